@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 
 _BUSY = re.compile(r"slow_?down|server ?busy|too many requests", re.IGNORECASE)  # S3, Azure, all others
@@ -19,6 +21,17 @@ class PluginError(Error):
     def __init__(self, reason: str) -> None:
         """``reason`` begins with the plug-in's name."""
         super().__init__(f"plug-in {reason}")
+
+
+@contextmanager
+def naming(name: str, kind: Callable[[str], Exception] = Error) -> Iterator[None]:
+    """Raise what the system refuses as an error of ``kind`` that names what it is about; a pipe may be closed."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise kind(f"{name}: {error.strerror or error}") from error
 
 
 def one_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple, get_args
 
 from zmtpsniff.capture.engines.engine import EngineName
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.errors import naming
 
 ANY = "any"
 _ON_LINUX = sys.platform == "linux"
@@ -48,10 +49,8 @@ def list_interfaces(engines: tuple[str, ...], everything: bool = False) -> list[
     ``engines`` are those that may capture, as allowed_engines() says. With ``everything`` also what capture programs
     know beside, such as extcap interfaces. Raises CaptureError if the system does not tell its interfaces.
     """
-    try:
+    with naming("the interfaces cannot be listed", CaptureError):
         known = _from_kernel() if _ON_LINUX else _from_scapy()
-    except OSError as error:
-        raise CaptureError(f"the interfaces cannot be listed: {error.strerror or error}") from error
     known = [each._replace(engines=engines) if each.up else each for each in known]
     found = sorted(known, key=lambda each: not each.up)
     if _ON_LINUX:

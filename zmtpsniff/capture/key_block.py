@@ -10,6 +10,7 @@ from io import BufferedReader
 from zmtpsniff.capture.pcapng import BYTE_ORDERS, LARGEST_BLOCK, MAGIC
 from zmtpsniff.capture.pcapng_writer import key_blocks
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.errors import naming
 
 
 def put_keys(path: str, lines: Sequence[str]) -> None:
@@ -18,22 +19,19 @@ def put_keys(path: str, lines: Sequence[str]) -> None:
     So they come before all packets. The file is replaced by one that its owner alone may read; if that fails it stays
     as it was. Raises CaptureError, also for a file that is no pcapng file, or a compressed one.
     """
-    try:
-        with open(path, "rb") as file:
-            header = _section_header(path, file.read(12), file)
-            order = BYTE_ORDERS[header[8:12]]
-            descriptor, name = tempfile.mkstemp(prefix=".zmtpsniff-", dir=os.path.dirname(os.path.abspath(path)))
-            try:
-                with os.fdopen(descriptor, "wb") as copy:
-                    copy.write(header)
-                    copy.write(key_blocks(lines, order))
-                    shutil.copyfileobj(file, copy, 1 << 20)
-                os.replace(name, path)
-            except BaseException:
-                os.unlink(name)
-                raise
-    except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    with naming(path, CaptureError), open(path, "rb") as file:
+        header = _section_header(path, file.read(12), file)
+        order = BYTE_ORDERS[header[8:12]]
+        descriptor, name = tempfile.mkstemp(prefix=".zmtpsniff-", dir=os.path.dirname(os.path.abspath(path)))
+        try:
+            with os.fdopen(descriptor, "wb") as copy:
+                copy.write(header)
+                copy.write(key_blocks(lines, order))
+                shutil.copyfileobj(file, copy, 1 << 20)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
 
 
 def _section_header(path: str, begin: bytes, file: BufferedReader) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from zmtpsniff.capture.pcapng_blocks import CURVE_KEYS
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.errors import naming
 
 _SECTION, _SECRETS = 0x0A0D0D0A, 0x0000000A  # block types of pcapng
 _LITTLE = b"\x4d\x3c\x2b\x1a"
@@ -22,11 +23,8 @@ def key_arguments(names: Sequence[str]) -> list[str]:
     arguments = []
     logs = 0
     for name in names:
-        try:
-            with open(name, "rb") as file:
-                begin = file.read(4096)
-        except OSError as error:
-            raise CaptureError(f"{name}: {error.strerror or error}") from error
+        with naming(name, CaptureError), open(name, "rb") as file:
+            begin = file.read(4096)
         if b"-----BEGIN" in begin:
             if re.search(r'["\\]', name):
                 raise ValueError(f"{name}: tshark takes no name with quotes or backslashes in it for a private key")

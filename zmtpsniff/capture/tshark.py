@@ -23,6 +23,7 @@ from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError
+from zmtpsniff.errors import naming
 
 try:
     import pyshark.capture.capture  # type: ignore[import-untyped]
@@ -234,11 +235,9 @@ def open_with_tshark(
         raise CaptureError("standard input: given more than once, but it can be read only once")
     for name in names:
         try:
-            with FileIO(0, closefd=False) if name == "-" else FileIO(name) as file:
+            with naming(_title(name), CaptureError), FileIO(0, closefd=False) if name == "-" else FileIO(name) as file:
                 if file.isatty():
                     raise CaptureError(f"{_title(name)}: a terminal, not a capture file")
-        except OSError as error:
-            raise CaptureError(f"{_title(name)}: {error.strerror or error}") from error
         except ValueError as error:  # a name that no file can have
             raise CaptureError(f"{_title(name)!r}: {error}") from error
     return TsharkFiles(names, options, decrypted)

@@ -13,7 +13,7 @@ from zmtpsniff.check.mistakes import listed, suggest
 from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
 from zmtpsniff.check.numbers import number_reader
 from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import Error, naming
 
 TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
 KINDS = ("expect", "forbid", "latency", "order", "sequence", "no_findings")
@@ -33,10 +33,8 @@ class PolicyError(Error, ValueError):
 def read_policy(name: str) -> list[Rule]:
     """Read a policy file; raises PolicyError if it cannot be read or is wrong."""
     try:
-        with open(name, "rb") as file:
+        with naming(name, PolicyError), open(name, "rb") as file:
             data = file.read(_MOST_OCTETS + 1)
-    except OSError as error:
-        raise PolicyError(f"{name}: {error.strerror or error}") from error
     except ValueError as error:  # a name that no file can have
         raise PolicyError(f"{name!r}: {error}") from error
     if len(data) > _MOST_OCTETS:

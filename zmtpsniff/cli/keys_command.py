@@ -16,6 +16,7 @@ from zmtpsniff.cli.live_capture import duration_of, end_with_signals
 from zmtpsniff.cli.live_host import need_sodium
 from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import FilePath, IntRange, curve_key_files, read_curve_keys
+from zmtpsniff.errors import naming
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -183,12 +184,10 @@ def _write(file: str | None, lines: "Iterator[str]") -> None:
     if file is None or file == "-":
         keys = os.dup(1)
     else:
-        try:
+        with naming(file, CaptureError):
             keys = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             if stat.S_ISREG(os.fstat(keys).st_mode):
                 os.fchmod(keys, 0o600)  # before a key is in it, if others could read it so far
-        except OSError as error:
-            raise CaptureError(f"{file}: {error.strerror or error}") from error
     try:
         for line in lines:
             os.write(keys, f"{line}\n".encode())  # at once: whoever follows the file sees it whole

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import click
 
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import Error, naming
 
 PARTIAL = ".partial"
 
@@ -44,7 +44,7 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     if name is None or name == "-":
         if sys.stdout is None:
             raise OutputError("standard output: it is closed")
-        with _told_in_one_line("standard output"):
+        with naming("standard output", OutputError):
             yield sys.stdout.buffer if binary else sys.stdout
             sys.stdout.flush()
         return
@@ -52,7 +52,7 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     special = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
     target = name if special else name + PARTIAL
     try:
-        with _told_in_one_line(name):
+        with naming(name, OutputError):
             with open(target, "wb") if binary else open(target, "w", encoding="utf-8") as stream:
                 yield stream
                 if not special:
@@ -64,16 +64,6 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
         if special:
             raise
         raise PartialOutputError(f"interrupted: {target} has the output so far") from interrupt
-
-
-@contextmanager
-def _told_in_one_line(name: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"{name}: {error.strerror or error}") from error
 
 
 def json_line(kind: str, fields: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from dissectors.events import AnyEvent, Hidden, Message, Octets, at_hand
 from dissectors.payloads import body_start
 from zmtpsniff.analysis.bodies import decode, unpack
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import Error, naming
 from zmtpsniff.render.payload import frames_to_show
 from zmtpsniff.words.text import as_text
 
@@ -74,13 +74,11 @@ class Extractor:
         self._encoder = msgspec.json.Encoder()
         self.messages = 0
         self.files = 0
-        try:
+        with naming(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             if os.listdir(folder):
                 raise Error(f"{folder}: not empty; give --to a new folder, so that nothing is overwritten")
             self._index = self._create(INDEX)
-        except OSError as error:
-            raise Error(f"{folder}: {error.strerror or error}") from None
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Write the messages among some events; raises Error if that cannot be done."""
@@ -95,10 +93,8 @@ class Extractor:
 
     def close(self) -> None:
         """End the index; raises Error if that cannot be done."""
-        try:
+        with naming(f"{self._folder}/{INDEX}"):
             self._index.close()
-        except OSError as error:
-            raise Error(f"{self._folder}/{INDEX}: {error.strerror or error}") from None
 
     def _entries(self, message: Message) -> Iterator[IndexEntry]:
         frames = frames_to_show(message, self._show_secrets)

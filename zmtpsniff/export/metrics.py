@@ -16,7 +16,7 @@ from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import naming
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
@@ -130,10 +130,8 @@ class Metrics:
         """Answer only at this address. Returns the port, which is another one if it was 0. Raises Error."""
         registry = CollectorRegistry()
         registry.register(self)
-        try:
+        with naming(f"--metrics {address}:{port}"):
             server, thread = start_http_server(port, address, registry)
-        except OSError as error:
-            raise Error(f"--metrics {address}:{port}: {error.strerror or error}") from None
 
         server.set_app(_only_at(_PATH, make_wsgi_app(registry)))
 

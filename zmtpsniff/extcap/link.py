@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import Error, naming
 
 _ASK_SECONDS = 30.0
 _WORDS = "-P -m zmtpsniff extcap"  # -P: runs this zmtpsniff, whatever is in the folder that Wireshark runs in
@@ -50,12 +50,10 @@ def link(folder: Path) -> Path:
     else:
         path = folder / "zmtpsniff"
         text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {_WORDS} "$@"\n'
-    try:
+    with naming(str(path)):
         folder.mkdir(parents=True, exist_ok=True)
         if path.is_symlink() or (path.exists() and _WORDS.encode() not in path.read_bytes()):
             raise Error(f"{path}: there is something else of this name")
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror or error}") from None
     return path
