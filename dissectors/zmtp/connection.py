@@ -279,9 +279,7 @@ class ZmtpConnection(Part):
         """The capture lacks the greeting of ``half``, but the search found frames behind ``skipped`` octets."""
         self._not_seen = True
         self._is_news = True
-        self.security.unknown_start = True
-        self.security.skip()
-        self.client.session.look_again()
+        self._skip_handshake()
         self.accept()
         other = self._other(half)
         if not other.opening.greeted and not other.opening.framing:

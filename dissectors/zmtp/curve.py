@@ -417,21 +417,17 @@ class Wait:
 
 
 class Curve:
-    """Opens the boxes of all connections of a dissection, with a ring of keys, and knows what waits for keys.
+    """Opens the boxes of all connections of a dissection, with a ring of keys, and knows what waits for keys."""
 
-    ``patience_ns`` is how long events wait for a key that may still come: 0 if no more keys will come.
-    """
-
-    def __init__(self, ring: KeyRing, patience_ns: int = 0) -> None:
+    def __init__(self, ring: KeyRing) -> None:
         """Take keys from ``ring``."""
         self.ring = ring
-        self.patience_ns = patience_ns
+        self.patience_ns = 0  # how long events wait for a key that may still come; 0: no more keys will come
         self.servers: dict[str, bytes] = {}  # long-term public keys by addresses of servers that have proved them
         self.opened_connections = 0  # those of which a key has opened a box
         self.sealed_connections = 0  # those that had a MESSAGE, and no key for it
         self._sodium: Sodium | None = None
         self._waits: dict[Boxes, Wait] = {}
-        self._octets = 0
 
     @property
     def is_wanted(self) -> bool:

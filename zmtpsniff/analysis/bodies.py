@@ -23,16 +23,12 @@ _MESSAGEPACK_STARTS = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
 _CBOR_STARTS = frozenset(range(0x80, 0xC0))
 
 
-class TooLargeError(Exception):
-    """A compressed frame becomes more octets than the limit."""
-
-
-def bodies_of(message: Message, limit: int = UNPACKED_OCTETS) -> list[Body]:
-    """The content of a message's whole frames. Compressed frames may become up to ``limit`` octets."""
+def bodies_of(message: Message) -> list[Body]:
+    """The content of a message's whole frames."""
     found = []
     for place, frame in enumerate(message.frames):
         if isinstance(frame, bytes) and len(frame) > 1:
-            body = decode(frame, limit)
+            body = decode(frame)
             if body is not None:
                 found.append(Body(place, *body))
     return found
@@ -79,48 +75,28 @@ def _without_layers(data: bytes, limit: int) -> tuple[bytes, list[str], bool]:
 def _unpack(data: bytes, limit: int) -> tuple[str, bytes | None] | None:
     """The name of a compression, and the decompressed octets (None if they are too many); None if there is none."""
     if data.startswith(b"\x1f\x8b\x08"):
-        return _unpacked("gzip", _inflate, data, limit)
+        return _whole("gzip", zlib.decompressobj(wbits=16 + zlib.MAX_WBITS), zlib.error, data, limit)
     if data[0:1] == b"\x78" and len(data) > 7 and int.from_bytes(data[:2], "big") % 31 == 0:
-        return _unpacked("zlib", _inflate, data, limit)
+        return _whole("zlib", zlib.decompressobj(), zlib.error, data, limit)
     if data.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unpacked("zstd", _decompress_zstd, data, limit)
+        from zmtpsniff.words.zstd import zstd
+
+        inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
+        return _whole("zstd", inflater, zstd.ZstdError, data, limit)
     return None
 
 
-def _unpacked(
-    name: str, unpack: Callable[[bytes, int], bytes], data: bytes, limit: int
+def _whole(
+    name: str, inflater: Any, fault: type[Exception], data: bytes, limit: int
 ) -> tuple[str, bytes | None] | None:
+    """As _unpack(); octets that are not compressed in one piece are not compressed."""
     try:
-        return name, unpack(data, limit)
-    except TooLargeError:
-        return name, None
-    except (ValueError, zlib.error):
+        content: bytes = inflater.decompress(data, limit + 1)
+    except (fault, ValueError):
         return None
-
-
-def _inflate(data: bytes, limit: int) -> bytes:
-    """Undo gzip or zlib, whose header says which."""
-    return _whole(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS), data, limit)
-
-
-def _decompress_zstd(data: bytes, limit: int) -> bytes:
-    from zmtpsniff.words.zstd import zstd
-
-    inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
-    try:
-        return _whole(inflater, data, limit)
-    except zstd.ZstdError as error:
-        raise ValueError(str(error)) from error
-
-
-def _whole(inflater: Any, data: bytes, limit: int) -> bytes:
-    """All that octets were before; raises ValueError if they are not compressed in one piece."""
-    content: bytes = inflater.decompress(data, limit + 1)
     if len(content) > limit:
-        raise TooLargeError
-    if not inflater.eof or inflater.unused_data:
-        raise ValueError("not compressed in one piece")
-    return content
+        return name, None
+    return (name, content) if inflater.eof and not inflater.unused_data else None
 
 
 def _structure(data: bytes) -> tuple[str, Any] | None:

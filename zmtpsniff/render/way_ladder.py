@@ -39,11 +39,11 @@ def is_only_counted(way: Way) -> bool:
 class LadderRenderer:
     """Writes ways to a stream."""
 
-    def __init__(self, stream: TextIO, utc: bool = False, color: Color = "auto", width: int | None = None) -> None:
-        """Write as wide as the terminal of the stream, or ``width`` columns."""
+    def __init__(self, stream: TextIO, utc: bool = False, color: Color = "auto") -> None:
+        """Write as wide as the terminal of the stream."""
         self._stream = stream
         self._palette = make_palette(stream, color)
-        self._width = width or terminal_width(stream) or _NO_TERMINAL
+        self._width = terminal_width(stream) or _NO_TERMINAL
         self._clock = Clock(utc, digits=6)
         self._change = encodable(getattr(stream, "encoding", None))
         self._ends = lru_cache(_REMEMBERED)(self._make_ends)

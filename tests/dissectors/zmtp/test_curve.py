@@ -40,7 +40,8 @@ def dissect(
 ) -> list[AnyEvent]:
     """The events of what the sides send, a packet every second; ``late`` are keys that come before a packet."""
     out: list[AnyEvent] = []
-    opener = Opener(KeyRing(keys), patience_ns)
+    opener = Opener(KeyRing(keys))
+    opener.patience_ns = patience_ns
     connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), limits, curve=opener)
     for number, (side, octets) in enumerate(sent, 1):
         for key in (late or {}).get(number, []):

@@ -8,8 +8,6 @@ from dissectors.events import Command, Connection, Message, Subscription
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.patterns.inference import Inference
 
-_ROOM = 32 << 20
-
 
 def can_know(event: Message | Command, offset: int) -> bool:
     """Whether the sender of an event can have seen an event of the other side whose octets begin at ``offset``.
@@ -25,12 +23,10 @@ def latency_ns(answer: Message | Command, asked_ns: int) -> int | None:
     return latency if latency >= 0 else None
 
 
-class Room:
+class Room(msgspec.Struct, eq=False):
     """The octets that patterns may remember for all connections together; without it peers would decide."""
 
-    def __init__(self, octets: int = _ROOM) -> None:
-        """Start with all room left."""
-        self.left = octets
+    left: int = 32 << 20
 
     def take(self, octets: int) -> bool:
         """Take a part, if so much is left."""
