@@ -22,22 +22,8 @@ _IDENTITIES = 16  # frames in which the delimiter is looked for
 _PARTS = 5  # signature, header, parent header, metadata, content
 _REMEMBERED = 20_000  # requests of all connections, twice each
 _STDIN = frozenset({"input_request", "input_reply"})
-_CONTROL = frozenset(
-    {
-        "shutdown_request",
-        "shutdown_reply",
-        "interrupt_request",
-        "interrupt_reply",
-        "debug_request",
-        "debug_reply",
-        "create_subshell_request",
-        "create_subshell_reply",
-        "delete_subshell_request",
-        "delete_subshell_reply",
-        "list_subshell_request",
-        "list_subshell_reply",
-    }
-)
+_CONTROLS = ("shutdown", "interrupt", "debug", "create_subshell", "delete_subshell", "list_subshell")
+_CONTROL = frozenset(f"{what}_{kind}" for what in _CONTROLS for kind in ("request", "reply"))
 
 
 class _Request(NamedTuple):

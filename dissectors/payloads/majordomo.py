@@ -21,17 +21,13 @@ CLIENTS = frozenset({_CLIENT_V1, _CLIENT_V2})
 WORKERS = frozenset({_WORKER_V1, _WORKER_V2})
 """The headers of messages between a worker and a broker."""
 _HEADERS = CLIENTS | WORKERS
-_COMMANDS: dict[bytes, dict[bytes, str]] = {
-    _WORKER_V1: {b"\1": "READY", b"\2": "REQUEST", b"\3": "REPLY", b"\4": "HEARTBEAT", b"\5": "DISCONNECT"},
-    _CLIENT_V2: {b"\1": "REQUEST", b"\2": "PARTIAL", b"\3": "FINAL"},
-    _WORKER_V2: {
-        b"\1": "READY",
-        b"\2": "REQUEST",
-        b"\3": "PARTIAL",
-        b"\4": "FINAL",
-        b"\5": "HEARTBEAT",
-        b"\6": "DISCONNECT",
-    },
+_COMMANDS = {  # numbered from 1 on
+    header: {bytes([number]): name for number, name in enumerate(names.split(), 1)}
+    for header, names in (
+        (_WORKER_V1, "READY REQUEST REPLY HEARTBEAT DISCONNECT"),
+        (_CLIENT_V2, "REQUEST PARTIAL FINAL"),
+        (_WORKER_V2, "READY REQUEST PARTIAL FINAL HEARTBEAT DISCONNECT"),
+    )
 }
 # Majortomo numbers the commands of clients as 18/MDP numbers those of workers. Its replies name no service.
 _OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "FINAL"}

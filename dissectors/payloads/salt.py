@@ -108,9 +108,8 @@ def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payl
     """The sealed content, or a map that holds it with its key."""
     if not _is_reply(message, connection, body):
         return None
-    try:
-        found = _value(body)
-    except (ValueError, TypeError, RecursionError):  # TypeError: a map as a key
+    found = _read(body)
+    if found is None:
         return None
     request = request_fields(connection.state.pop(_ASKED)[1])
     return Payload("salt", "reply", {"kind": "reply", "load": found, **request})
@@ -128,11 +127,16 @@ def _tag(body: bytes) -> str | None:
 
 
 def _decoded(body: bytes) -> dict[str, Any] | None:
+    found = _read(body)
+    return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else None
+
+
+def _read(body: bytes) -> Any:
+    """The value that the octets encode, which is never nil; None if they are none."""
     try:
-        found = _value(body)
+        return _value(body)
     except (ValueError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
-    return found if isinstance(found, dict) and all(isinstance(name, str) for name in found) else None
 
 
 def _value(packed: bytes) -> Any:

@@ -76,7 +76,7 @@ class Zap:
         }
         for name, octets in zip(credentials, body[_FIRST_CREDENTIAL:], strict=True):
             hidden = name == "password" and not connection.show_secrets
-            fields[name] = Hidden(_length(octets)) if hidden else octets
+            fields[name] = Hidden(len(octets)) if hidden else octets
         hide = "password" in credentials and not connection.show_secrets
         secrets = [start + _FIRST_CREDENTIAL + 1] if hide else []
         if len(connection.state) < 1000:  # requests that nobody answers
@@ -119,7 +119,3 @@ def _metadata(data: bytes) -> dict[str, Octets]:
         found[data[place + 1 : name_end].decode("ascii", "backslashreplace")] = data[value:end]
         place = end
     return found
-
-
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length

@@ -234,12 +234,7 @@ class Payloads:
         if track.unknown >= _UNKNOWN and not track.known:
             self._tracks[event.flow] = None
 
-    def _ask(
-        self,
-        track: _Track,
-        dissectors: list[PayloadDissector],
-        event: Message,
-    ) -> PayloadDissector | None:
+    def _ask(self, track: _Track, dissectors: list[PayloadDissector], event: Message) -> PayloadDissector | None:
         """The dissector that is most certain to know the message."""
         best, most = None, 0.0
         connection, states = track.connection, track.states
@@ -256,12 +251,7 @@ class Payloads:
                     break
         return best
 
-    def _dissect(
-        self,
-        track: _Track,
-        dissector: PayloadDissector,
-        event: Message,
-    ) -> bool:
+    def _dissect(self, track: _Track, dissector: PayloadDissector, event: Message) -> bool:
         track.connection.state = track.states.setdefault(dissector.name, {})
         try:
             payload = dissector.dissect(event, track.connection)
@@ -279,12 +269,7 @@ class Payloads:
         _join(track, event, payload.fields.get("request"), payload.fields.get("request_part"))
         return True
 
-    def _fail(
-        self,
-        dissector: PayloadDissector,
-        event: Message,
-        error: Exception,
-    ) -> None:
+    def _fail(self, dissector: PayloadDissector, event: Message, error: Exception) -> None:
         """Report a dissector that failed, once."""
         if id(dissector) in self._failed:
             return
