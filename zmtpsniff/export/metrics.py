@@ -104,12 +104,7 @@ class Metrics:
     When somebody asks for samples, it asks for the summaries of open connections.
     """
 
-    def __init__(
-        self,
-        capture: MetricsSource,
-        diagnosis: "Diagnosis",
-        watch: "FindingWatch",
-    ) -> None:
+    def __init__(self, capture: MetricsSource, diagnosis: "Diagnosis", watch: "FindingWatch") -> None:
         """``capture`` knows the open connections, ``watch`` the findings of ``diagnosis``, which gets the events."""
         self._watch = watch
         self._capture = capture

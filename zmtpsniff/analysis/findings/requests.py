@@ -66,11 +66,7 @@ _ALL_TIME = 1 << 62  # an interval that has all messages
 class Requests(Inquiry):
     """Requests and their replies."""
 
-    def __init__(
-        self,
-        passes_on: Callable[[str], bool],
-        timeout_seconds: float = REPLY_SECONDS,
-    ) -> None:
+    def __init__(self, passes_on: Callable[[str], bool], timeout_seconds: float = REPLY_SECONDS) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that it waits for others.
 
         ``timeout_seconds`` is how long a request may wait for its reply.
