@@ -152,17 +152,10 @@ _GREETING_V2 = re.compile(rb"(\xff.{8}\x7f)([\x00\x01])(.)(\x00.)", re.DOTALL)
 def _greeting(stream: bytes) -> list[WirePiece]:
     """The greeting that a stream has, empty if it has none (23/ZMTP and 15/ZMTP, "Greeting")."""
     if found := _GREETING.search(stream):
-        names = ("signature", "version", "minor", "mechanism", "as_server", "filler")
-        pieces = [WirePiece((name,), octets) for name, octets in zip(names, found.groups(), strict=True)]
-        return [WirePiece(("version", "major") if name == ("version",) else name, octets) for name, octets in pieces]
-    if found := _GREETING_V2.search(stream):
-        signature, revision, socket_type, header = found.groups()
-        identity = stream[found.end() : found.end() + header[1]]
-        return [
-            WirePiece(("signature",), signature),
-            WirePiece(("version",), revision),
-            WirePiece(("socket_type",), socket_type),
-            WirePiece(("identity", "header"), header),
-            WirePiece(("identity", "body"), identity),
-        ]
-    return []
+        names, octets = "signature version.major minor mechanism as_server filler", found.groups()
+    elif found := _GREETING_V2.search(stream):
+        names = "signature version socket_type identity.header identity.body"
+        octets = (*found.groups(), stream[found.end() : found.end() + found[4][1]])
+    else:
+        return []
+    return [WirePiece(tuple(name.split(".")), part) for name, part in zip(names.split(), octets, strict=True)]
