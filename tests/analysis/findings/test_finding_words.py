@@ -2,11 +2,12 @@
 
 import io
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Peer, Problem, Sides
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose, diagnose_events, diagnose_packets
 from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation, Piece, greetings
@@ -41,7 +42,7 @@ def test_different_mechanisms_are_named() -> None:
             greeting = Greeting(flow * MS, flow, flow, sender, receiver, mechanism=said)
             handshakes.greeting(dossier, greeting)
         over = Connection(
-            flow, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(64, 10), flow * MS, flow * MS, "rst",
+            flow, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(64, 10), flow * MS, flow * MS, "fin",
             handshake="incomplete",
         )  # fmt: skip
         handshakes.end(dossier, over, over.end_ns)
@@ -52,6 +53,24 @@ def test_different_mechanisms_are_named() -> None:
         "10.0.0.9 announces NULL, and its peer closes the connection at once; "
         "10.0.0.5:5555 announces CURVE, and its peer closes the connection at once"
     )
+
+
+@pytest.mark.parametrize(("end", "found"), [("fin", ["sockets-mismatched"]), ("rst", ["handshake-failed"])])
+def test_a_program_that_ends_meanwhile_refuses_nothing(end: Literal["fin", "rst"], found: list[str]) -> None:
+    """A RST says that it has not read what came."""
+    handshakes = Handshakes()
+    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
+    dossier = Dossier(1, MS, 1)
+    for sender, receiver in ((client, server), (server, client)):
+        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, mechanism="NULL"))
+    handshakes.command(dossier, Command(MS, 1, 1, server, client, "READY", {}, "ROUTER"))
+    ends = Peer(client), Peer(server, socket_type="ROUTER")
+    over = Connection(
+        1, "tcp", *ends, Sides(0, 0), Sides(64, 90), MS, MS, end, mechanism="NULL", handshake="incomplete",
+        closed_by="client",
+    )  # fmt: skip
+    handshakes.end(dossier, over, over.end_ns)
+    assert [one.code for one in handshakes.claims(99 * MS)] == found
 
 
 def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:

@@ -331,6 +331,25 @@ def test_a_worker_that_loses_some_requests_is_named_though_nobody_waits_long() -
     assert "10.9.0.3:39591 took 5 requests and did not answer, while it answered 122" in found.summary
 
 
+@pytest.mark.parametrize("patience_ms", [500, 20])
+def test_a_broker_that_answers_no_request_for_a_service_is_named_if_it_answers_others_itself(patience_ms: int) -> None:
+    """Its clients wait far longer than for other replies, then close and come back."""
+    scene = behind_a_broker("REQ")
+    for number in range(20):
+        round_trip(scene, number)
+    for flow in range(10, 15):
+        scene.close(1 if flow == 10 else flow - 1)
+        scene.connect(flow, f"10.0.0.1:400{flow}", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+        asked = scene.say(flow, b"", b"who works for you, %d?" % flow)
+        scene.say(flow, b"", b"nobody", by_server=True, answers=asked)
+        scene.say(flow, b"", b"work that nobody does, %d" % flow)
+        scene.now_ns += patience_ms * 1_000_000
+    scene.close(14)
+    scene.now_ns += 2_000_000_000
+    found = [(one.code, one.endpoints[0]) for one in told(scene) if one.severity != "note"]
+    assert found == ([("request-unanswered", "10.0.1.1:5555")] if patience_ms > 100 else [])
+
+
 def test_a_message_that_was_slow_and_waited_counts_once() -> None:
     scene = behind_a_broker()
     for burst in (1, 1, 1, 1, 1, 1, 1, 1, 3, 3):

@@ -1,5 +1,7 @@
 """PINGs without an answer: which are told, and how many."""
 
+from typing import Literal
+
 import pytest
 
 from dissectors.events import Command, Connection, Greeting, Message, Peer, Problem, Sides
@@ -67,3 +69,23 @@ def test_a_peer_that_freezes_is_told_where_the_capture_began_late(cut: int) -> N
     assert len(one_way) < len(late)
     codes = problems(events_of(one_way, Settings()))
     assert not [code for code in codes if code.startswith(("ping", "heartbeat"))]
+
+
+@pytest.mark.parametrize("closer", ["client", None])
+def test_who_has_closed_a_connection_is_not_silent(closer: Literal["client", None]) -> None:
+    """Its peer hangs, so that the connection stays half open until the capture ends."""
+    patterns = Patterns(1.0)
+    ways = (CLIENT, SERVER, "DEALER"), (SERVER, CLIENT, "ROUTER")
+    patterns.take([Greeting(1, 1, 1, src, dst, version="3.1", mechanism="NULL") for src, dst, _ in ways])
+    patterns.take(
+        [Command(1, 1, 1, src, dst, "READY", {"Socket-Type": kind.encode()}, kind) for src, dst, kind in ways]
+    )
+    patterns.take([Command(2, 2, 1, CLIENT, SERVER, "PING", ttl_ms=1000, context=b"")])
+    totals = Sides(0, 0), Sides(1, 1), 1, SECOND // 2
+    over = Connection(
+        1, "tcp", Peer(CLIENT), Peer(SERVER), *totals, "open", handshake="complete", closed_by=closer
+    )  # fmt: skip
+    later = Greeting(60 * SECOND, 9, 2, "10.0.0.3:40000", SERVER, version="3.1", mechanism="NULL")
+    events = [*patterns.take([later, over]), *patterns.finish()]
+    found = {event.code for event in events if isinstance(event, Problem)}
+    assert found == {"ping-unanswered", *(() if closer else ("heartbeat-late",))}

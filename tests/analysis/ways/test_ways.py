@@ -28,6 +28,8 @@ from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 
 BROKERS = FIXTURES / "brokers"
+NEAR, FAR = b"\0\x01\x02\x03\x04", b"\0\x05\x06\x07\x08"
+"""Ids that a ROUTER gives its peers."""
 
 
 def traced(path: Path) -> tuple[list[Way], dict[tuple[Place, str], Message]]:
@@ -510,3 +512,42 @@ def test_of_clients_that_gave_up_at_once_nobody_knows_which_asks_again() -> None
     scene.connect(11, "127.0.0.1:41001", "127.0.0.1:5555", types=("REQ", "ROUTER"))
     scene.say(11, b"", b"price?")
     assert [way.again for way in scene.ways()] == [None] * 3
+
+
+def test_what_came_over_a_connection_that_is_over_keeps_its_id() -> None:
+    """A client asks again on a new connection, which has another id: the broker passes on the second one."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(3, "10.0.2.1:40000", "10.0.1.1:5556", types=("REQ", "ROUTER"))
+    scene.say(3, b"", b"READY")
+    first = scene.say(1, b"", b"first")
+    passed = scene.say(3, b"", NEAR, *first.frames, by_server=True)
+    scene.say(3, b"", NEAR, b"", b"re first", answers=passed)
+    scene.say(1, b"", b"re first", by_server=True, answers=first)
+    scene.say(1, b"", b"again")  # the broker drops it
+    scene.close(1)
+    scene.connect(2, "10.0.0.1:40002", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    again = scene.say(2, b"", b"again")
+    passed = scene.say(3, b"", FAR, *again.frames, by_server=True)
+    scene.say(3, b"", FAR, b"", b"re again", answers=passed)
+    scene.say(2, b"", b"re again", by_server=True, answers=again)
+    ways = Ways(in_order=False)  # what comes later shows nothing of a way that is over
+    told = [[hop.packet for hop in way.hops] for event in scene.events for way in ways.take([event])]
+    assert told == [[2, 3, 4, 5], [7, 8, 9, 10]]
+
+
+def test_a_reply_is_certain_to_be_of_one_worker_only_if_no_other_one_of_its_host_owes_one() -> None:
+    """One of two workers closes with a request in hand, and the other one has one with the same envelope."""
+    scene = Scene()
+    scene.connect(1, "127.0.0.1:40001", "127.0.0.1:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "127.0.0.1:40002", "127.0.0.1:5556", types=("DEALER", "DEALER"))
+    scene.connect(3, "127.0.0.1:40003", "127.0.0.1:5556", types=("DEALER", "DEALER"))
+    asked = [scene.say(1, b"question %c" % letter) for letter in b"ab"]
+    for flow, one in zip((2, 3), asked, strict=True):
+        scene.say(flow, NEAR, *one.frames, by_server=True)
+    scene.close(2)
+    scene.say(3, NEAR, b"answer b")
+    scene.say(1, b"answer b", by_server=True)
+    lost, answered = scene.ways()
+    assert [leg.packet for leg in lost.legs] == [1, 3]
+    assert [(leg.packet, leg.certain) for leg in answered.legs] == [(2, True), (4, True), (5, False), (6, True)]

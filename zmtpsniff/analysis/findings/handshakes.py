@@ -18,6 +18,10 @@ READY of one side, mechanism NULL       the other reads a socket type that does 
 
 libzmq then connects again, so the same happens many times: findings count by the host that connects and the address
 that it connects to. Many connections that end soon for none of these reasons are a reconnect-storm.
+
+A program that ends in the middle of a handshake closes its connection, too. Then its kernel most likely has octets that
+it has not read, and sends a RST; libzmq has read what it refuses, and the kernel sends a FIN. So a RST says nothing of
+mechanisms and types that nobody named.
 """
 
 from collections import Counter
@@ -261,6 +265,8 @@ class Handshakes(Inquiry):
                 return "server-key-wrong", "the connection is closed after HELLO, and no WELCOME came", "likely"
         if mechanism == "PLAIN" and "HELLO" in commands and "WELCOME" not in commands:
             return "credentials-refused", "the connection is closed after HELLO, without a word", "likely"
+        if event.end == "rst":  # its program has not read what came
+            return "", "", "certain"
         known = {address: name for address, name in handshake.mechanisms.items() if name is not None}
         closer = None if event.closer is None else event.closer.address
         if len(handshake.mechanisms) == 2 and len(known) == 1 and closer not in known:  # else it gave up

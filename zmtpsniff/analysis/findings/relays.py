@@ -344,9 +344,12 @@ class Relays(Inquiry):
         return self._identities.has_returned(last.flow) and place.passed_ns > last.time_ns
 
     def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
-        """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
+        """The reason to tell that a REQ of a broker got no reply; empty if it waited hardly longer than usual.
+
+        The broker itself may be the place that does not answer, such as one that has no worker for a service.
+        """
         line = way.first.line
-        is_of_req = len(way.hops) > 1 and line.src_kind == "REQ"
+        is_of_req = line.src_kind == "REQ" and (len(way.hops) > 1 or self.passes_on(way.first.dst))
         if not (way.first.asks if line.pushed_forms is not None or line.has_ids else is_of_req):
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)

@@ -160,6 +160,10 @@ class Heartbeats(Rules):
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report the PINGs that stayed without an answer."""
+        closer = None if event.closer is None else self._sides.get(event.closer.address)
+        if closer is not None:  # it is gone then, and not silent, though its peer may hang and close nothing
+            self.pass_time(event.end_ns)
+            closer.promise = None
         # A connection with a FIN or RST ended with its last packet, even if that is known only later.
         end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
         self.pass_time(end_ns)

@@ -10,7 +10,8 @@ way back the ROUTER takes the id off: the next leg of a reply is the end of the 
 connection that it goes to.
 
 The wire does not say which connection has which id, unless the peer chose it (the property Identity). But a
-connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. So whichever
+connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. What came over it
+keeps that id when it is over: a client that asks again on a new connection has another one. So whichever
 connections can have sent a message with an id are those that may have the id; the first message that one connection
 alone can have sent tells it for good. Until then the legs with that id wait: they are the beginning of a piece of a
 way, whose place is found later.
@@ -30,6 +31,7 @@ from zmtpsniff.analysis.ways.hops import Hop, is_own_id
 _ALIKE = 1024  # messages with the same last frame
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
 _WAITING = 1024  # legs whose id nobody knows yet
+_PAST = 4096  # connections that are over, whose ids are remembered
 _POSSIBLE = 65_536  # ids of which several connections may have each
 
 
@@ -114,6 +116,7 @@ class RoutingIds(dict[int, Octets]):
         super().__init__()
         self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
         self._keys: dict[int, tuple[str, Octets]] = {}
+        self._past: Ledger[int, Octets] = Ledger(limit=_PAST)  # of connections that are over
         self._missed: set[int] = set()  # the capture lacks what they announced
         # By the host and the id: the connections that may have it.
         self._possible: Ledger[tuple[str, Octets], set[int]] = Ledger(limit=_POSSIBLE)
@@ -131,10 +134,15 @@ class RoutingIds(dict[int, Octets]):
     def forget(self, flow: int) -> None:
         """The connection is over."""
         self._missed.discard(flow)
-        self.pop(flow, None)
+        if (routing_id := self.pop(flow, None)) is not None:
+            self._past[flow] = routing_id
         key = self._keys.pop(flow, None)
         if key is not None and self._flows.get(key) == flow:
             del self._flows[key]
+
+    def past(self, flow: int) -> Octets | None:
+        """The id of a connection that is over: a broker may still hold its messages."""
+        return self._past.get(flow)
 
     def narrow(self, host: str, routing_id: Octets, flows: set[int]) -> set[int]:
         """The connections that may have an id at this host, now that it is one of ``flows`` that has it."""
@@ -240,7 +248,7 @@ class Envelopes:
             ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
         else:
             return None  # another one has the same body
-        known = self.ids.get(flow)
+        known = self.ids.get(flow) or self.ids.past(flow)
         routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
         return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
 

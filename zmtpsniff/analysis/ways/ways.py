@@ -535,10 +535,12 @@ class Ways:
         """The request that a message answers, and whether that is certain; ``asked`` is the one that patterns know."""
         if asked is not None and not asked.answered:
             return asked, True
+        given = self.connections[hop.flow].given(hop)
         orphan = self._orphan(hop)
-        if orphan is not None:
-            return orphan, self._excludes_unseen(hop, orphan)
-        return self.connections[hop.flow].given(hop)
+        if given is None:
+            return None if orphan is None else (orphan, self._excludes_unseen(hop, orphan))
+        request, is_certain = given
+        return request, is_certain and (orphan is None or not hop.tokens.isdisjoint(request.tokens))
 
     def _goes_back_unasked(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
         """Whether a message is a reply though no request waits for it; then it has a way.
@@ -581,8 +583,12 @@ class Ways:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
         if not self._orphans or len(hop.frames) < 2:
             return None
-        orphan = self._orphans.pop((hop.line.src_host, envelope_of(hop)), None)
-        return None if orphan is None or orphan.answered or orphan.way.is_over else orphan
+        key = hop.line.src_host, envelope_of(hop)
+        orphan = self._orphans.get(key)
+        if orphan is not None and (orphan.answered or orphan.way.is_over):
+            del self._orphans[key]
+            return None
+        return orphan
 
     def _join(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
         """A broker passes a message on."""
