@@ -331,6 +331,34 @@ def test_a_worker_that_loses_some_requests_is_named_though_nobody_waits_long() -
     assert "10.9.0.3:39591 took 5 requests and did not answer, while it answered 122" in found.summary
 
 
+@pytest.mark.parametrize("in_hand", [0, 1])
+def test_what_says_that_a_broker_is_alive_is_no_request_in_the_hand_of_a_worker(in_hand: int) -> None:
+    """It says that more often than its worker, which leaves in the end, perhaps with a request."""
+    scene = behind_a_broker("REQ", workers=0)
+    for flow in (2, 3):
+        scene.connect(flow, f"10.0.{flow}.1:40000", "10.0.1.1:5556", types=("DEALER", "ROUTER"))
+        scene.say(flow, b"\x01")
+    for number in range(20):
+        round_trip(scene, number, worker=2 + number % 2)
+        if number % 3 == 0:
+            scene.say(3, b"\x02", by_server=True)
+        if number % 5 == 0:
+            scene.say(3, b"\x02")
+    for _ in range(in_hand):
+        asked = scene.say(1, b"", b"the last one")
+        scene.say(3, ROUTING_ID, *asked.frames, by_server=True)
+    scene.close(3)
+    scene.close(1)
+    scene.connect(4, "10.0.0.4:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    for number in range(100, 110):
+        asked = scene.say(4, b"", b"%d" % number, after_ms=200)
+        passed = scene.say(2, b"\0\x05\x06\x07\x08", *asked.frames, by_server=True)
+        reply = scene.say(2, b"\0\x05\x06\x07\x08", b"", b"re %d" % number, answers=passed)
+        scene.say(4, *reply.frames[1:], by_server=True, answers=asked)
+    words = "the worker 10.0.3.1:40000 of 10.0.1.1:5556 closed its connection with 1 request in hand"
+    assert [one.summary for one in told(scene) if one.code == "worker-closed"] == [words] * in_hand
+
+
 @pytest.mark.parametrize("patience_ms", [500, 20])
 def test_a_broker_that_answers_no_request_for_a_service_is_named_if_it_answers_others_itself(patience_ms: int) -> None:
     """Its clients wait far longer than for other replies, then close and come back."""

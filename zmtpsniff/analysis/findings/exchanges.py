@@ -186,8 +186,8 @@ class Suspect:
     """A connection on which requests waited when it ended."""
 
     __slots__ = (
-        "answered", "asked", "asker", "closed", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns",
-        "until_ns",
+        "answered", "asked", "asker", "asker_kind", "closed", "flow", "is_inferred", "oldest", "replier", "strict",
+        "took_turns", "until_ns",
     )  # fmt: skip
 
     def __init__(self, exchange: ExchangeCount, event: Connection, until_ns: int) -> None:
@@ -195,6 +195,7 @@ class Suspect:
         client, server = event.client.address, event.server.address
         self.asker = str(exchange.asker)
         self.replier = server if self.asker == client else client
+        self.asker_kind = (event.client if self.asker == client else event.server).socket_type
         self.asked, self.answered = exchange.asked, exchange.answered
         self.oldest = exchange.pending[0]
         # Of two that may both ask, one message more may only tell something, and many more are no questions.

@@ -14,7 +14,9 @@ The side that speaks first asks. There is one exception: in a queue that gives w
 speaks first, to say that it is ready. Then the other side asks.
 
 A worker that closes its connection while it has a request leaves somebody waiting, if the queue goes on without it. If
-the queue stops, too, the whole system was stopped, and nobody is to blame.
+the queue stops, too, the whole system was stopped, and nobody is to blame. A broker and its worker also tell each other
+that they are alive, in as many messages as each likes. So counts say nothing there, and ways of requests do
+(:mod:`~zmtpsniff.analysis.findings.relays`).
 """
 
 from array import array
@@ -246,6 +248,8 @@ class Requests(Inquiry):
             goes_on = service.last_ns - suspect.until_ns >= _RECENT_NS
             if not (suspect.closed and goes_on and (suspect.strict or suspect.took_turns or service.answers)):
                 continue
+            if self._is_followed(suspect):
+                continue
             told.add(suspect.flow)
             missing = suspect.asked - suspect.answered
             # Of sockets that may answer in any order it is not known which of their requests is left.
@@ -261,9 +265,16 @@ class Requests(Inquiry):
                 subject=suspect.replier,
             )
 
+    def _is_followed(self, suspect: Suspect) -> bool:
+        """Whether the ways of requests tell which of them a worker has.
+
+        A ROUTER may also tell its workers that it is alive. A DEALER cannot tell that each of them.
+        """
+        return not suspect.strict and suspect.asker_kind != "DEALER" and self._passes_on(suspect.asker)
+
     def _silent_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
-            if suspect.flow in told:
+            if suspect.flow in told or self._is_followed(suspect):
                 continue
             waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
