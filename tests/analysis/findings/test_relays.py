@@ -25,7 +25,7 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
-from zmtpsniff.net.witness import Stall
+from zmtpsniff.net.witness import Attempt, Stall
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is
@@ -251,6 +251,51 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
     diagnosis.take([*scene.events, OVER])
     (found,) = (one for one in diagnosis.findings() if one.code == "replies-slow")
     assert (found.severity, found.known.endswith("; the next one had no room")) == ("note", True)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_proxy_loses_nothing_that_only_a_subscriber_wanted_who_leaves(leaves: bool) -> None:
+    """The publisher hears later that nobody wants its topic any more, and perhaps another subscriber comes."""
+    scene = Scene()
+    scene.connect(1, "10.0.1.1:40000", "10.0.0.1:5555", types=("XSUB", "PUB"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("SUB", "XPUB"))
+    for number in range(20):
+        scene.say(1, b"news", b"%d" % number, by_server=True)
+        if number == 10:
+            if leaves:
+                scene.close(2)
+            scene.say(1, b"news", b"for nobody", by_server=True)
+            scene.now_ns += 2_000_000_000
+            scene.connect(3, "10.0.2.1:40001", "10.0.1.1:5556", types=("SUB", "XPUB"))
+        scene.say(2 if number < 10 else 3, b"news", b"%d" % number, by_server=True)
+    scene.now_ns += 2_000_000_000
+    assert ("not-passed-on" in [one.code for one in told(scene)]) is not leaves
+
+
+@pytest.mark.parametrize(("answered_before", "severity"), [(True, "note"), (False, "warning")])
+def test_a_service_is_not_slow_while_it_waits_for_one_that_went_away(answered_before: bool, severity: str) -> None:
+    """It gives up after a while each time. That it always seeks another address in vain says nothing of that."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "REP"))
+    for number in range(40):
+        asked = scene.say(1, b"", b"%d" % number)
+        scene.say(1, b"", b"re", by_server=True, answers=asked, after_ms=1 if number < 30 else 400)
+        reply = scene.events[-1]
+        assert isinstance(reply, Message)
+        reply.latency_ns = reply.time_ns - asked.time_ns
+    scene.close(1)
+    since_ns = 30 * 2_000_000
+    diagnosis = Diagnosis()
+    ends = "10.0.1.1:42000", "10.0.2.1:7777"
+    if answered_before:
+        diagnosis.attempt(Attempt("accepted", 2, *ends, 1, 0, 1000, 1))
+    for number in range(20):
+        at_ns = since_ns + number * 200_000_000
+        diagnosis.attempt(Attempt("refused", 3 + number, *ends, 1, at_ns, at_ns, 2))
+    diagnosis.take([*scene.events, OVER])
+    (found,) = (one for one in diagnosis.findings() if one.code == "replies-slow")
+    assert found.severity == severity
+    assert ("10.0.2.1:7777" in found.known) is answered_before
 
 
 ROUTING_ID = b"\0\x01\x02\x03\x04"

@@ -42,6 +42,7 @@ _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
 _WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
+_SOON_NS = 1_000_000_000  # after a service had closed a connection, its client tries to come back
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
@@ -411,24 +412,29 @@ class Diagnosis:
             each.peers = _concerned(peers, each.endpoints)
         return [retimed_struct(one, self.jumps.captured) for one in found] if self.jumps else found
 
-    def _late_start(self, claim: Claim) -> Claim:
-        """The claim that replies are slow; a note if they were while the service waited for another one to start."""
-        host = host_of(next(iter(claim.endpoints)))
-        awaited = self._endpoints.waited_for(host, claim.occurrences.last_ns or 0)
-        if not awaited:
+    def _waiting_for_start(self, claim: Claim) -> Claim:
+        """The claim that replies are slow; a note if they were while the service waited for another one to come."""
+        host, seen = host_of(next(iter(claim.endpoints))), claim.occurrences
+        awaited = self._endpoints.waited_for(host, seen.last_ns or 0)
+        if awaited:
+            when = "by then, where nobody listened at first"
+        elif awaited := self._endpoints.lost_by(host, (seen.first_ns or 0) + _SOON_NS):
+            when = "meanwhile, where nobody listens any more"
+        else:
             return claim
-        known = f"{claim.known}; {host} tried to reach {awaited} by then, where nobody listened at first"
+        known = f"{claim.known}; {host} tried to reach {awaited} {when}"
         return claim._replace(severity="note", known=known)
 
     def _excused(self, claim: Claim) -> Claim:
         """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""
         if claim.code == "replies-slow" and claim.severity != "note":
-            return self._late_start(claim)
+            return self._waiting_for_start(claim)
         if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
-        host = host_of(next(iter(claim.endpoints)))
+        address = next(iter(claim.endpoints))
+        host = host_of(address)
         sought = self._endpoints.sought_by(host) or self._handshakes.sought_by(host)
-        if not sought:
+        if not sought or sought == address:
             return claim
         waits = f"{host} itself waits for {sought} in vain"
         if is_loopback(host):  # there all programs have one address

@@ -143,6 +143,15 @@ class Endpoints(Inquiry):
         tries = ((address, each) for address, one in self._endpoints.items() for each in (one.refused, one.silent))
         return next((at for at, each in tries if host in each.hosts and each.seen.span_ns >= _LEAST_SILENT_NS), "")
 
+    def lost_by(self, host: str, by_ns: int) -> str:
+        """An address that answered once, and that a host has tried in vain since then or longer; else an empty one."""
+        for address, one in self._endpoints.items():
+            for tries in (one.refused, one.silent):
+                since_ns = tries.seen.first_ns
+                if one.answers and host in tries.hosts and since_ns is not None and since_ns <= by_ns:
+                    return address
+        return ""
+
     def waited_for(self, host: str, until_ns: int) -> str:
         """An address that a host tried in vain, until about then; an empty one if there is none."""
         for address, one in self._endpoints.items():

@@ -19,6 +19,7 @@ socket that takes messages and another one that sends them, to a third.
 
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
+from functools import partial
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
@@ -62,7 +63,10 @@ _WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a RO
 _MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
 _ALIKE = 3  # workers one of which loses at most so many times as much as another one filter jobs on purpose
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
+_AT_ONCE_NS = 10_000_000  # a proxy may take so long to pass something on
 _OWN = 1000
+_LEFT = 64  # subscribers of one socket
+_SUBSCRIBERS = frozenset({"SUB", "XSUB"})
 _GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
@@ -106,6 +110,8 @@ class Relays(Inquiry):
         self._waited: Ledger[tuple[str, str], None] = Ledger()  # sockets, and receivers that had no room
         self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
+        # Likewise: the last times when one was, or when a subscriber left.
+        self._left: Ledger[str, deque[int]] = Ledger(partial(deque, (), _LEFT))
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
         # By the program and the body: publications that nobody sent it. Where clocks differ, they may come there later.
@@ -218,6 +224,7 @@ class Relays(Inquiry):
         """A publisher may pass less on from now on."""
         if event.action == "cancel":
             self._cancelled[event.dst] = event.time_ns
+            self._left.at(event.dst).append(event.time_ns)
 
     def totals(self, event: Capture) -> None:
         """The capture is over, and so are all ways."""
@@ -225,8 +232,11 @@ class Relays(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
+        client, server = event.client.address, event.server.address
+        for subscriber, publisher in ((client, server), (server, client)):
+            if dossier is not None and dossier.types.get(subscriber) in _SUBSCRIBERS:
+                self._left.at(publisher).append(event.end_ns)
         if event.closed_by is not None:
-            client, server = event.client.address, event.server.address
             gone = (host_of(client), server) if event.closed_by == "server" else (server, client)
             self._gone.renew(gone, event.end_ns)
             # Those by the server's socket, and by the client's host, say as much, and are as new.
@@ -282,7 +292,7 @@ class Relays(Inquiry):
             for hop in way.hops:
                 if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
                     continue
-                if hop.is_passed or not self._was_sent_first(hop):
+                if hop.is_passed or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
                     self._place(hop.dst).publish(hop)
             return
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
@@ -337,6 +347,11 @@ class Relays(Inquiry):
         if left > 1:
             self._sent_first[content] = left - 1
         return left > 0
+
+    def _has_lost_subscriber(self, taken: Hop) -> bool:
+        """Whether a subscriber left a proxy just before a publication came there, which may have been for it alone."""
+        times = (self._left.get(one, ()) for one in self._ways.programs[taken.dst].sockets)
+        return any(-_AT_ONCE_NS < taken.time_ns - time_ns < _SETTLED_NS for left in times for time_ns in left)
 
     def _may_be_ignored(self, last: Hop) -> bool:
         """Whether a ROUTER ignored the connection of a message: its program went on with those of others."""
@@ -426,7 +441,7 @@ class Relays(Inquiry):
             if rare_ns:
                 often += f", those of others that do the same hardly ever over {about(rare_ns)}"
             elif 2 * slow <= count:
-                often += f", half of them under {about(max(median_ns, 1))}"
+                often += f", half of them under {about(max(median_ns, 1000))}"
             few = slow < max(LEAST_SLOW, FEW_SLOW * place.first)
             severity = "note" if few and longest_ns < SLOW_MEDIAN_NS else None
         else:
