@@ -12,8 +12,10 @@ from lxml import html
 from dissectors.events import Capture, Connection, Message, Peer, Problem, Sides
 from tests.render.test_output_safety import NASTY, conversations
 from tests.support.footprint import entries
+from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
+from tests.world.tap import load
 from zmtpsniff.cli.main import cli
 from zmtpsniff.report.capture_report import CaptureReport
 from zmtpsniff.report.charts import charts
@@ -65,6 +67,16 @@ def test_the_map_tells_programs_apart_that_have_one_address(tmp_path: Path) -> N
         ["127.0.0.1:5572, 5573", 1, 1],
         ["127.0.0.1 REP", 2, 0],
     ]
+
+
+def test_connections_of_one_program_are_one_row_and_none_is_left_out(tmp_path: Path) -> None:
+    """A service has three connections to its database."""
+    save_on_one_host(load(FIXTURES / "systems" / "slow_database.pcap.gz"), tmp_path / "one.pcap")
+    output = tmp_path / "report.html"
+    assert make(str(tmp_path / "one.pcap"), "-o", str(output)) == (0, "")
+    tree: Any = html.fromstring(output.read_text())
+    assert len(tree.xpath("//table[@data-name='pairs']//tbody/tr")) == 2
+    assert "(--top)" not in tree.text_content()
 
 
 def test_programs_that_ask_each_other_are_drawn() -> None:

@@ -123,7 +123,8 @@ class CaptureReport:
         for key, pair in ranked[: self._top]:
             server = {"server_program": self._ways.program(key.server), "server_asks": self._ways.asks(key.server)}
             results.pairs.append(record_of(ReportPair, key, pair, start_ns=pair.start_ns or 0, **server))
-        _tell_cut(results, ReportPair, pairs.at_least() - len(results.pairs))
+        joined = len(pairs.rows) - len(rows)  # those of one program are one row
+        _tell_cut(results, ReportPair, pairs.at_least() - joined - len(results.pairs))
 
     def _add_topics(self, results: Results) -> None:
         topics = self._overview.topics
