@@ -1,7 +1,10 @@
 """A report of captures: made while they are read, by the command, of whatever peers say."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,6 @@ from tests.render.test_output_safety import NASTY, conversations
 from tests.support.footprint import entries
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
-from tests.support.runner import run
 from tests.world.tap import load
 from zmtpsniff.cli.main import cli
 from zmtpsniff.report.capture_report import CaptureReport
@@ -130,8 +132,11 @@ def test_of_what_passes_a_filter(tmp_path: Path) -> None:
     assert tree.xpath("//table[@data-name='pairs']//td[2]/a/text()") == ["127.0.0.1:20209"]
 
 
-def test_to_standard_output() -> None:
-    done = run("report", FIXTURES / "m31_req_rep.pcap", "-o", "-")
+def test_to_standard_output_in_its_own_encoding() -> None:
+    """The page says which one it has: that of the terminal does not matter."""
+    command = [sys.executable, "-m", "zmtpsniff", "report", str(FIXTURES / "m31_req_rep.pcap"), "-o", "-"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
     assert done.stdout.startswith("<!DOCTYPE html>")
     assert done.stdout.endswith("</html>\n")
     assert done.stderr == ""

@@ -69,9 +69,9 @@ def report(
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets, passes)
     capture = open_files(captures, kept, Collaborators(witness=made.witness, acknowledge=made.acknowledge))
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
-    with open_output(file, binary=False) as stream:
+    with open_output(file, binary=True) as stream:  # the page says that it is UTF-8, whatever the terminal takes
         pump(capture, dissection, made.take, file)
-        stream.write(_page(made, name, len(captures), title))
+        stream.write(_page(made, name, len(captures), title).encode())
 
 
 def _page(made: "CaptureReport", name: str, files: int, title: str | None) -> str:
