@@ -492,7 +492,7 @@ PROBLEMS: dict[str, Kind] = {
     ),
     "reconnect-storm": _warning(
         "A peer connects again and again, and each connection ends within a second without a message. Reported after "
-        "5, 50, 500, ... times. A note if the handshakes are complete.",
+        "5, 50, 500, ... times. A note if the handshakes are complete, or if the peer closes the connections itself.",
         "The handshake fails, or something between the peers cuts connections.",
     ),
     "connection-refused": _note(

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import Command, Greeting, Message, Octets, Subscription, at_hand
+from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
 from dissectors.payloads.majordomo import CLIENTS, WORKERS, command_of
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
@@ -180,6 +180,14 @@ def task_of(frames: Sequence[Octets], depth: int) -> bytes:
 def gives_work(frames: Sequence[Octets]) -> bool | None:
     """Whether a message between a worker and its broker is a request; None if it is no reply, either."""
     return _WORK.get(command_of(frames[1], frames[2]) or "")
+
+
+def only_looks(event: Connection) -> bool:
+    """Whether the client of a connection that ended soon may only have looked if the service is up.
+
+    Then it closes the connection itself, perhaps in the middle of the handshake, though the service had begun to speak.
+    """
+    return event.handshake == "complete" or (event.closed_by == "client" and event.octets.server > 0)
 
 
 def says_ready(frames: Sequence[Octets]) -> bool:

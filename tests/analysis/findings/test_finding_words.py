@@ -73,6 +73,26 @@ def test_a_program_that_ends_meanwhile_refuses_nothing(end: Literal["fin", "rst"
     assert [one.code for one in handshakes.claims(99 * MS)] == found
 
 
+@pytest.mark.parametrize(
+    ("closer", "said", "severity"), [("client", 75, "note"), ("server", 75, "warning"), ("client", 0, "warning")]
+)
+def test_who_only_looks_whether_a_service_is_up_makes_no_storm(
+    closer: Literal["client", "server"], said: int, severity: str
+) -> None:
+    """It closes each connection itself, sometimes before the handshake is done, though the service had spoken."""
+    handshakes = Handshakes()
+    for flow in range(1, 8):
+        ends = Peer(f"10.0.0.9:{40_000 + flow}"), Peer("10.0.0.5:5555")
+        over = Connection(
+            flow, "tcp", *ends, Sides(0, 0), Sides(64, said), flow * MS, flow * MS, "rst", mechanism="NULL",
+            handshake="complete" if flow % 2 and said else "incomplete", closed_by=closer,
+        )  # fmt: skip
+        handshakes.greeting(Dossier(flow, flow * MS, flow), Greeting(MS, 1, flow, ends[0].address, ends[1].address))
+        handshakes.end(None, over, over.end_ns)
+    (claim,) = handshakes.claims(99 * MS)
+    assert (claim.code, claim.severity or "warning") == ("reconnect-storm", severity)
+
+
 def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
     both = _found("rec_plain_wrong_password")["credentials-refused"]
     assert " as " in both.summary

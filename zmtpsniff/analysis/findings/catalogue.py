@@ -117,7 +117,8 @@ FINDINGS: dict[str, FindingKind] = {
         "place of the number; a subscriber to a part of the messages may lack numbers, so the finding is then marked "
         "*possible*.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
-        "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
+        "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead. With "
+        "ZMQ_CONFLATE a publisher keeps only the last message for each subscriber, and drops others on purpose.",
         of_peers=True,
     ),
     "identity-shared": FindingKind(
@@ -303,7 +304,8 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "reconnect-storm": FindingKind(
         "warning",
-        "A program connects again and again, and each connection ends soon without a message.",
+        "A program connects again and again, and each connection ends soon without a message. A note if it closes each "
+        "itself, as one does that only looks whether the service is up.",
         "Five connections or more between the same two, each closed within a second.",
         "Look at the log of the side that closes. A balancer without servers behind it does this, and so does a "
         "second PAIR.",

@@ -32,7 +32,7 @@ import msgspec
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.dossier import Dossier, only_looks
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
@@ -101,6 +101,7 @@ class _Short(msgspec.Struct, eq=False):
 
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
     complete: int = 0
+    looks: int = 0  # those whose client may only have looked if somebody is there
     broken: int = 0  # those on which a side breaks the rules
     mute: int = 0  # those on which the server said nothing
     kinds: set[str] = set()
@@ -204,6 +205,7 @@ class Handshakes(Inquiry):
             packet = None if handshake is None else handshake.packet
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
+            short.looks += only_looks(event)
             short.broken += is_broken
             is_whole = dossier is None or not dossier.blind
             short.mute += is_whole and event.octets.client > 0 and not event.octets.server
@@ -374,8 +376,8 @@ class Handshakes(Inquiry):
             return  # that is a finding by itself, and reason enough to close a connection
         if seen.count >= _STORM:
             severity: Severity | None = None
-            if short.complete == seen.count and short.kinds != {"PAIR"}:
-                severity = "note"  # programs that only look whether somebody is there
+            if short.looks == seen.count and short.kinds != {"PAIR"}:
+                severity = "note"
             handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
             known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
             often = plural(seen.count, "time")

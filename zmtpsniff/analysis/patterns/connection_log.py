@@ -7,7 +7,7 @@ import msgspec
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
-from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.dossier import Dossier, only_looks
 from zmtpsniff.analysis.insertions import Problems, Subject
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.notices import Refusal
@@ -172,7 +172,7 @@ class ConnectionLog:
                 f"{pair[0]} connected to {pair[1]} {often(storm.count)} within {seconds:.1f} s, and each time the "
                 f"connection ended without a message (the last is connection {event.flow}, "
                 f"handshake {event.handshake})",
-                "note" if event.handshake == "complete" else None,  # of programs that only check if a service is up
+                "note" if only_looks(event) else None,
             )
 
     def refuse(self, event: Refusal) -> None:
