@@ -87,7 +87,6 @@ def _ends(record: Record) -> list[tuple[Any, int]]:
     return [(ipaddress.ip_address(host.strip("[]")), int(port)) for host, _, port in split]
 
 
-NET = ipaddress.ip_network("127.0.0.0/31")
 # A filter, and the same question in Python.
 QUESTIONS: list[tuple[str, Callable[[Record], Any]]] = [
     ('socket_type == "REQ"', lambda r: r.get("socket_type") == "REQ"),

@@ -20,7 +20,6 @@ from zmtpsniff.net.reassembly import SEGMENT_COST
 
 versions = st.sampled_from([1, 2, 3])
 seeds = st.integers(0, 30)
-chances = st.integers(0, 1 << 32).map(Random)
 some = settings(max_examples=examples(40))
 
 

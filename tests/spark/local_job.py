@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, add, ingest
+from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, ingest
 from zmtpsniff.spark.options import Options
 
 if TYPE_CHECKING:
@@ -53,8 +52,3 @@ def take(
 ) -> IngestOutcome:
     """Ingest files or folders."""
     return ingest(session or local_session(), [str(one) for one in inputs], asked(output, **how))
-
-
-def take_listed(listed: Sequence[FileInfo], output: Path | str, **how: Any) -> IngestOutcome:
-    """Ingest files that have been listed."""
-    return add(local_session(), listed, asked(output, **how))
