@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,15 @@ NEAR, FAR = b"\0\x01\x02\x03\x04", b"\0\x05\x06\x07\x08"
 
 def traced(path: Path) -> tuple[list[Way], dict[tuple[Place, str], Message]]:
     """The ways of a capture, and its messages by place and sender."""
+    return followed(open_files([path], Settings()).batches())
+
+
+def followed(batches: Iterable[list[AnyEvent]]) -> tuple[list[Way], dict[tuple[Place, str], Message]]:
+    """The ways of events, and their messages by place and sender."""
     ways = Ways()
     found: list[OpenWay] = []
     messages: dict[tuple[Place, str], Message] = {}
-    for events in open_files([path], Settings()).batches():
+    for events in batches:
         found += ways.take(events)
         messages |= {(event.place, event.src): event for event in events if isinstance(event, Message)}
     found += ways.finish()
@@ -260,9 +266,7 @@ def test_long_messages_that_came_and_went_close_no_way() -> None:
 
 
 def of_world(events: list[AnyEvent]) -> list[Way]:
-    ways = Ways()
-    found = ways.take(Patterns().take(events)) + ways.finish()
-    return [record for way in found if (record := ways.record(way)) is not None]
+    return followed([Patterns().take(events)])[0]
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dissectors.events import Message
-from tests.analysis.ways.test_ways import BROKERS, message_of, number, of_world, traced
+from tests.analysis.ways.test_ways import BROKERS, followed, message_of, number, of_world, traced
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
 from tests.support.late_captures import without_beginnings
@@ -42,11 +41,9 @@ def test_what_is_answered_is_never_said_to_be_unanswered(rules: tuple[str, ...],
     events = events_of(
         without_beginnings(BROKERS / NAME, share), RELATIONS._replace(decode_as=tuple(map(parse, rules)))
     )
-    late = {(event.place, event.src): event for event in events if isinstance(event, Message)}
-    ways = Ways()
-    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
+    found, late = followed([events])
     joined = 0
-    for way in [way for way in found if way is not None]:
+    for way in found:
         numbers = {number(message_of(leg, late)) for leg in way.legs}
         assert len(numbers) == 1 or not all(leg.certain for leg in way.legs)
         assert way.answered is not False or numbers.isdisjoint(answered)
@@ -123,16 +120,9 @@ def test_the_first_acknowledgment_of_a_late_connection_tells_no_time(begin: int)
 def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: int) -> None:
     """The ids that libzmq's ROUTERs give prove the joins, and no two requests are joined."""
     packets = load(FIXTURES / "systems" / "worker_slow_at_times.pcap.gz")
-    events = [
-        event
-        for batch in Sniffer(Packets(packets[int(share * len(packets)) :]), Settings()).events()
-        for event in batch
-    ]
-    messages = {(event.place, event.src): event for event in events if isinstance(event, Message)}
-    ways = Ways()
-    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
+    found, messages = followed([events_of(packets[int(share * len(packets)) :], Settings())])
     whole = 0
-    for way in [way for way in found if way is not None]:
+    for way in found:
         assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
         whole += len(way.legs) == 6  # over two brokers and back
     assert whole >= least
@@ -141,11 +131,9 @@ def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: 
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_jobs_are_followed_once_it_shows_that_a_push_deals_them_out(share: float) -> None:
     """What a worker sends after that is the result of the job that alone has its id, whatever socket sends it."""
-    events = events_of(without_beginnings(FIXTURES / "systems" / "worker_stops.pcap.gz", share), RELATIONS)
-    late = {(event.place, event.src): event for event in events if isinstance(event, Message)}
-    ways = Ways()
-    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
-    passed_on = [way for way in found if way is not None and len(way.legs) > 1]
+    packets = without_beginnings(FIXTURES / "systems" / "worker_stops.pcap.gz", share)
+    found, late = followed([events_of(packets, RELATIONS)])
+    passed_on = [way for way in found if len(way.legs) > 1]
     jobs = sum(event.socket_type == "PUSH" for event in late.values())
     assert len(passed_on) > jobs / 3 > 20  # one worker of three stops
     for way in passed_on:
