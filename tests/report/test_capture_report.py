@@ -17,6 +17,7 @@ from tests.render.test_output_safety import NASTY, conversations
 from tests.support.footprint import entries
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from tests.world.tap import load
 from zmtpsniff.cli.main import cli
 from zmtpsniff.report.capture_report import CaptureReport

@@ -80,7 +80,7 @@ class Requests(Inquiry):
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
         # By flow: when it ended, whether it is that of a worker, and its replies.
-        self._ended: Ledger[int, tuple[int, bool, int]] = Ledger(lambda: (0, False, 0), 1000)
+        self._ended: Ledger[int, tuple[int, bool, int]] = Ledger(limit=1000)
         self._answering: Ledger[str, None] = Ledger()  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
