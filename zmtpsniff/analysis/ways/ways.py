@@ -47,7 +47,8 @@ _WAYS = 65_536  # that are open; the oldest is told as it is
 _OCTETS = 64 << 20  # of the messages of those
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
-_GIVEN_UP = 64  # clients on one host that have closed their connections to one server
+_GIVEN_UP = 16  # clients on one host that have closed their connections to one server
+_SERVED = 4096  # pairs of a host with such clients and a server
 _APART_NS = 20_000_000  # of several that close about then, any may be the one that connects next
 _PROBE = [b""]  # ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
@@ -86,7 +87,7 @@ class Ways:
         self._told: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
         # By the client's host and the server: the last requests of clients that closed their connections.
-        self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP))
+        self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
         self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
         self._now_ns = 0
 
