@@ -191,3 +191,13 @@ def test_a_message_that_is_lost_stays_lost_in_a_snapshot(takeover: bool) -> None
     octets = compressor.compress(b"hello") + compressor.flush(zlib.Z_SYNC_FLUSH)
     restored = successor(inflater, deflate.Inflater())
     assert restored.inflate(octets[:-4], 100) == (None if takeover else (b"hello", 5))
+
+
+@pytest.mark.parametrize("takeover", [True, False])
+def test_what_refers_to_octets_before_a_final_block_is_lost(takeover: bool) -> None:
+    """RFC 7692, 7.2.3.4 allows such blocks."""
+    inflater = deflate.Inflater(takeover)
+    compressor = zlib.compressobj(wbits=-15)
+    octets = compressor.compress(b"hello") + compressor.flush()
+    assert inflater.inflate(octets, 100) == (b"hello", 5)
+    assert inflater.inflate(octets, 100) == (None if takeover else (b"hello", 5))
