@@ -298,6 +298,26 @@ def test_a_service_is_not_slow_while_it_waits_for_one_that_went_away(answered_be
     assert ("10.0.2.1:7777" in found.known) is answered_before
 
 
+@pytest.mark.parametrize("answered_before", [True, False])
+def test_a_service_that_stops_when_another_one_went_away_is_a_note(answered_before: bool) -> None:
+    """A moment is enough: what it asked for the last request was under way there."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "REP"))
+    asked = scene.say(1, b"", b"price?")
+    add_problem(scene, "request-unanswered", "no reply", asked)
+    scene.now_ns += 2_000_000_000
+    scene.close(1)
+    diagnosis = Diagnosis()
+    ends = "10.0.1.1:42000", "10.0.2.1:7777"
+    if answered_before:
+        diagnosis.attempt(Attempt("accepted", 2, *ends, 1, 0, 1000, 1))
+    diagnosis.attempt(Attempt("refused", 3, *ends, 1, 300_000_000, 300_000_000, 2))
+    diagnosis.take([*scene.events, OVER])
+    (found,) = (one for one in diagnosis.findings() if one.code == "request-unanswered")
+    assert (found.severity == "note") is answered_before
+    assert ("waits for 10.0.2.1:7777 in vain" in found.summary) is answered_before
+
+
 ROUTING_ID = b"\0\x01\x02\x03\x04"
 """Of the client of a broker."""
 

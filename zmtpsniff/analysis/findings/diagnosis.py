@@ -433,7 +433,8 @@ class Diagnosis:
             return claim
         address = next(iter(claim.endpoints))
         host = host_of(address)
-        sought = self._endpoints.sought_by(host) or self._handshakes.sought_by(host)
+        lost = self._endpoints.lost_by(host, (claim.occurrences.first_ns or 0) + _SOON_NS)
+        sought = self._endpoints.sought_by(host) or self._handshakes.sought_by(host) or lost
         if not sought or sought == address:
             return claim
         waits = f"{host} itself waits for {sought} in vain"
