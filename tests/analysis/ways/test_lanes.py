@@ -71,6 +71,20 @@ def test_one_open_request_is_likely_never_certain() -> None:
     assert not any(leg.certain for leg in way.legs[1:])
 
 
+@pytest.mark.parametrize(("host", "joined"), [("127.0.0.1", []), ("10.0.1.1", ["body"])])
+def test_on_one_host_a_client_may_ask_two_services_the_same(host: str, joined: list[str]) -> None:
+    """The first one hangs, and the client asks the second one. On a host of its own, a service passes that on."""
+    scene = Scene()
+    client = "127.0.0.1" if host == "127.0.0.1" else "10.0.0.1"
+    scene.connect(1, f"{client}:40001", f"{host}:5555", types=REQ_REP)
+    scene.connect(2, f"{host}:40002", "127.0.0.1:7777" if host == client else "10.0.2.1:7777", types=REQ_REP)
+    scene.say(1, b"", b"order 4711")
+    asked = scene.say(2, b"", b"order 4711")
+    scene.say(2, b"", b"done", by_server=True, answers=asked)
+    found = [leg.joined for way in scene.ways() for leg in way.legs if leg.flow == 2 and not leg.reply]
+    assert [one for one in found if one is not None] == joined
+
+
 def test_a_question_without_reply_belongs_to_the_only_request_that_it_can() -> None:
     scene = service(clients=2, lanes=2)
     scene.say(1, b"", b"price?")

@@ -11,7 +11,8 @@ worked on it. If several lanes may be, the one whose turn it is: a DEALER gives 
 connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
 
 On the loopback interface all programs have one address, so that any client looks like a lane. But a client of another
-service asks now twice, now not at all while a request is open. A lane asks equally often for each request.
+service asks now twice, now not at all while a request is open. A lane asks equally often for each request. And who asks
+two services the same is most likely one client, that gave the first one up, or takes the quickest answer.
 
 Live, a host is one process, if the machine's processes are known. A question of a process that has one request only
 belongs to that.
@@ -195,6 +196,8 @@ class Lanes:
             if repeated is not None:
                 repeated.is_passed = True
                 return Inner(repeated, "body", lane.repeats >= _SURE)
+        elif any(one in service.requests for one in self._equal.before(hop)):
+            return None  # perhaps its client asks another service the same
         if service.is_scheduler and hop.line.src_kind == "ROUTER":
             return self._schedules(service, hop)
         if lane.is_client or not lane.ask(service.has_request(hop.src)):
