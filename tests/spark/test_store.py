@@ -487,6 +487,17 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch
     assert all(early_ns - late_ns <= 10**9 for early_ns, late_ns in pairwise(times_ns))
 
 
+def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory need not have room for more than one of them, however many rows a file gets."""
+    monkeypatch.setattr(writer, "_GROUP_ROWS", 10)
+    files = writer.TableWriter(str(tmp_path))
+    for number in range(6):
+        files.take("rows", pa.record_batch({"size": [number] * 4}))
+    (file,) = files.close()
+    content = pq.ParquetFile(tmp_path / "rows" / file.path).metadata
+    assert [content.row_group(at).num_rows for at in range(content.num_row_groups)] == [12, 12]
+
+
 # ---------------------------------------------------------------------- files that are broken, and options
 
 
