@@ -168,6 +168,38 @@ def test_the_clients_of_a_broker_are_no_lanes_of_its_workers() -> None:
     assert [way.slowest.at if way.slowest else "" for way in scene.ways()] == ["127.0.0.1:41001", "127.0.0.1:41002"]
 
 
+def test_who_asks_while_a_worker_has_nothing_to_do_is_no_part_of_it() -> None:
+    """On the loopback interface: a client of another service, which often asks while somebody has a request there."""
+    scene = Scene()
+    scene.connect(1, "127.0.0.1:40001", "127.0.0.1:5555", types=("REQ", "REP"))
+    scene.connect(2, "127.0.0.1:40002", "127.0.0.1:6666", types=("REQ", "REP"))
+    scene.connect(3, "127.0.0.1:40003", "127.0.0.1:7777", types=("REQ", "REP"))
+    for _ in range(20):
+        for flow, meanwhile in ((1, 2), (3, 2)):
+            asked = scene.say(flow, b"", b"work")
+            question = scene.say(meanwhile, b"", b"price?")
+            scene.say(meanwhile, b"", b"42", by_server=True, answers=question, after_ms=30)
+            scene.say(flow, b"", b"done", by_server=True, answers=asked)
+    ways = scene.ways()
+    assert {tuple(leg.flow for leg in way.legs) for way in ways[-20:]} == {(1, 1), (2, 2), (3, 3)}
+
+
+def test_a_worker_that_is_ready_asks_nothing() -> None:
+    """Its READY waits for the first job, and makes no reply of another worker of its host doubtful."""
+    scene = Scene()
+    scene.connect(1, "127.0.0.1:40001", "127.0.0.1:5555", types=("REQ", "ROUTER"))
+    for number in (1, 2):
+        scene.connect(10 + number, f"127.0.0.1:4100{number}", "127.0.0.1:5556", types=("DEALER", "ROUTER"))
+        scene.say(10 + number, b"", b"READY")
+    for number in range(20):
+        worker, body = 11 + number % 2, b"job %d" % number
+        asked = scene.say(1, b"", body)
+        scene.say(worker, b"", b"\0\0\0\0\1", b"", body, by_server=True)
+        scene.say(worker, b"", b"\0\0\0\0\1", b"", b"done", body, after_ms=500)
+        scene.say(1, b"", b"done", body, by_server=True, answers=asked)
+    assert [way.slowest is not None for way in scene.ways() if len(way.legs) == 4] == [True] * 20
+
+
 def test_processes_of_one_machine_are_told_apart() -> None:
     """Two services ask at the same time; a third program is a client of the database on its own account."""
     scene = Scene()

@@ -38,6 +38,7 @@ from zmtpsniff.analysis.ways.records import Joined
 _REQUESTS = 4096  # at one host
 _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
+_MEANWHILE = 64  # open requests of a host, the newest, while one of its programs asks
 _ALONE = 10  # a service asks at most once in so many times for no request
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _PATIENCE_NS = 60_000_000_000  # a request may be answered so much later
@@ -61,6 +62,7 @@ class _Lane(msgspec.Struct, eq=False):
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
+    meanwhile: Counter[str] = msgspec.field(default_factory=Counter)  # by socket: how often that had a request then
     repeated: Hop | None = None  # the last request that it passed on as it was, as a TCP proxy does
     repeats: int = 0  # how many such requests in a row were of that connection, each other than the one before
     turns: Counter[int] = msgspec.field(default_factory=Counter)  # how often each turn was its
@@ -72,6 +74,10 @@ class _Lane(msgspec.Struct, eq=False):
             self.alone += 1
             self.is_client = self.alone == self.asked or _ALONE * self.alone > self.asked
         return has_reason and not self.is_client
+
+    def is_client_beside(self, socket: str) -> bool:
+        """Whether it often asks while a socket of its host has no request, so that it is not that socket's program."""
+        return _ALONE * (self.asked - self.meanwhile[socket]) > self.asked
 
     def repeat(self, alike: Sequence[Hop], hop: Hop) -> Hop | None:
         """The request with the same octets that it passes on; None if it may be one of several, as those ``alike``.
@@ -96,8 +102,15 @@ class _Lane(msgspec.Struct, eq=False):
             self.pieces = [piece for piece in self.pieces if piece.first.time_ns >= before_ns]
 
     def works_for(self, asked: Hop) -> bool:
-        """Whether its questions may be for this request: its host did not get that from whom the lane asks."""
-        return not self.is_client and all(hop.dst != self.pieces[0].first.dst for hop in asked.way.hops)
+        """Whether its questions may be for this request: its host did not get that from whom the lane asks.
+
+        A worker that tells its broker that it is ready asks nothing.
+        """
+        first = self.pieces[0].first
+        is_worker = first.line.manners.giver == first.dst
+        # On loopback all programs have one address.
+        is_other = is_loopback(asked.dst) and not asked.line.knows_receiver and self.is_client_beside(asked.dst)
+        return not (self.is_client or is_worker or is_other) and all(hop.dst != first.dst for hop in asked.way.hops)
 
     def waits_ns(self, since_ns: int, until_ns: int) -> int:
         """How long it waited for replies between two times."""
@@ -202,6 +215,8 @@ class Lanes:
             return self._schedules(service, hop)
         if lane.is_client or not lane.ask(service.has_request(hop.src)):
             return None
+        if is_loopback(hop.src):
+            lane.meanwhile.update({one.dst for one in islice(reversed(service.requests), _MEANWHILE)})
         hop.free_ns = lane.free_ns
         related = self.related(hop)
         if related is not None and related in service.requests:
