@@ -1,7 +1,9 @@
-"""Messages that hosts have taken: those of other connections are found without a look at each of one's own."""
+"""Messages that hosts have taken, and the ids of the connections that they came on."""
 
 import inspect
 
+from dissectors.events import Command
+from tests.analysis.ways.scenes import Scene
 from zmtpsniff.analysis.ways.envelopes import Custody
 from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Receipts, Turns
 
@@ -44,3 +46,20 @@ def test_one_sender_that_says_the_same_again_and_again() -> None:
         custody.remove(hop)
     taken(custody, 2)
     assert not inspect.isgenerator(custody.elsewhere(BODY, 2)), "none of the first one is left"
+
+
+def test_between_two_routers_a_connection_has_an_id_at_each() -> None:
+    """Each names itself, and gives what it takes from the other to a worker (as the brokers of the guide's peering)."""
+    scene = Scene()
+    east, west = "10.0.0.1:40000", "10.0.1.1:5701"
+    scene.connect(1, east, west, types=("ROUTER", "ROUTER"))
+    for command, name in zip(scene.events[-2:], (b"east", b"west"), strict=True):
+        assert isinstance(command, Command)
+        command.identity = name
+    scene.connect(2, "10.0.2.1:41000", "10.0.1.1:5704", types=("REQ", "ROUTER"))
+    ready = scene.say(2, b"", b"READY")
+    scene.say(1, b"", b"\0\0\0\0\7", b"", b"work")
+    given = scene.say(2, b"", b"east", b"", b"\0\0\0\0\7", b"", b"work", by_server=True, answers=ready)
+    scene.say(2, b"", b"east", b"", b"\0\0\0\0\7", b"", b"done", answers=given)
+    scene.say(1, b"", b"\0\0\0\0\7", b"", b"done", by_server=True)
+    assert [[leg.flow for leg in way.legs] for way in scene.ways()] == [[1, 2, 2, 1]]

@@ -108,24 +108,25 @@ class Custody(dict[int, list[Hop]]):
             hops.remove(hop)
 
 
-class RoutingIds(dict[int, Octets]):
-    """The id of each connection at the ROUTER that it leads to, as far as that is known."""
+class RoutingIds(dict[tuple[int, str], Octets]):
+    """The id of a connection at a ROUTER, by both, as far as it is known. Between two ROUTERs it has one at each."""
 
     def __init__(self) -> None:
         """Start without knowing any."""
         super().__init__()
         self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
-        self._keys: dict[int, tuple[str, Octets]] = {}
-        self._past: Ledger[int, Octets] = Ledger(limit=_PAST)  # of connections that are over
+        self._routers: dict[int, list[str]] = {}  # by connection: those at which its id is known
+        self._past: Ledger[tuple[int, str], Octets] = Ledger(limit=_PAST)  # of connections that are over
         self._missed: set[int] = set()  # the capture lacks what they announced
         # By the host and the id: the connections that may have it.
         self._possible: Ledger[tuple[str, Octets], set[int]] = Ledger(limit=_POSSIBLE)
 
     def learn(self, flow: int, router: str, routing_id: Octets) -> None:
         """A connection has this id at the ROUTER with this address."""
-        self[flow] = routing_id
+        if (flow, router) not in self:
+            self._routers.setdefault(flow, []).append(router)
+        self[flow, router] = routing_id
         self._flows[router, routing_id] = flow
-        self._keys[flow] = router, routing_id
 
     def miss(self, flow: int) -> None:
         """The capture lacks the beginning of a connection, so its peer may have chosen an id."""
@@ -134,15 +135,16 @@ class RoutingIds(dict[int, Octets]):
     def forget(self, flow: int) -> None:
         """The connection is over."""
         self._missed.discard(flow)
-        if (routing_id := self.pop(flow, None)) is not None:
-            self._past[flow] = routing_id
-        key = self._keys.pop(flow, None)
-        if key is not None and self._flows.get(key) == flow:
-            del self._flows[key]
+        for router in self._routers.pop(flow, ()):
+            routing_id = self._past[flow, router] = self.pop((flow, router))
+            if self._flows.get((router, routing_id)) == flow:
+                del self._flows[router, routing_id]
 
-    def past(self, flow: int) -> Octets | None:
-        """The id of a connection that is over: a broker may still hold its messages."""
-        return self._past.get(flow)
+    def of(self, flow: int, router: str) -> Octets | None:
+        """The id of a connection at a ROUTER. It may be over: a broker may still hold what came over it."""
+        key = (flow, router)
+        routing_id = self.get(key)
+        return self._past.get(key) if routing_id is None and self._past else routing_id
 
     def narrow(self, host: str, routing_id: Octets, flows: set[int]) -> set[int]:
         """The connections that may have an id at this host, now that it is one of ``flows`` that has it."""
@@ -230,7 +232,7 @@ class Envelopes:
         """The message before, if this one may pass it on, with the id that the connection would have."""
         frames = hop.frames
         extra = len(frames) - len(before.frames)
-        if not extra or before.flow == hop.flow or before.time_ns > hop.time_ns:
+        if not extra or before.flow == hop.flow or before.time_ns > hop.time_ns or before.line.sends != "request":
             return None
         is_back = extra < 0
         if is_back:
@@ -248,7 +250,7 @@ class Envelopes:
             ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
         else:
             return None  # another one has the same body
-        known = self.ids.get(flow) or self.ids.past(flow)
+        known = self.ids.of(flow, router)
         routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
         return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
 
@@ -287,12 +289,12 @@ class Envelopes:
         if len(options) > 1:
             for one in options:
                 one.before.is_doubtful = True  # whichever is left
-        if proves_id and self.ids.get(join.flow) != join.routing_id:
+        if proves_id and self.ids.get((join.flow, _router(hop, join))) != join.routing_id:
             self._learn(hop, join)
         return join
 
     def _learn(self, hop: Hop, join: Join) -> None:
-        self.ids.learn(join.flow, hop.src if join.is_back else join.before.dst, join.routing_id)
+        self.ids.learn(join.flow, _router(hop, join), join.routing_id)
         self.has_learnt = True
 
     def _is_claimed(self, join: Join) -> bool:
@@ -340,7 +342,7 @@ class Envelopes:
             if piece.hop is not piece.hop.way.first:
                 continue  # its place was guessed
             left = [one for one in piece.options if not one.before.is_passed]
-            known = [one for one in left if self.ids.get(one.flow) == piece.routing_id]
+            known = [one for one in left if self.ids.get((one.flow, _router(piece.hop, one))) == piece.routing_id]
             if not known and len({one.flow for one in left}) == 1:
                 known = left
             if known:
@@ -349,6 +351,11 @@ class Envelopes:
             elif left:
                 rest.append(piece)
         self._waiting = deque(rest, maxlen=_WAITING)
+
+
+def _router(hop: Hop, join: Join) -> str:
+    """The ROUTER at which the connection of a join has its id."""
+    return hop.src if join.is_back else join.before.dst
 
 
 def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
