@@ -536,12 +536,12 @@ class Ways:
         """The request that a message answers, and whether that is certain; ``asked`` is the one that patterns know."""
         if asked is not None and not asked.answered:
             return asked, True
-        given = self.connections[hop.flow].given(hop)
-        orphan = self._orphan(hop)
-        if given is None:
-            return None if orphan is None else (orphan, self._excludes_unseen(hop, orphan))
-        request, is_certain = given
-        return request, is_certain and (orphan is None or not hop.tokens.isdisjoint(request.tokens))
+        orphan, given = self._orphan(hop), self.connections[hop.flow].given(hop)
+        if orphan is None:
+            return given
+        if given is None or not hop.tokens.isdisjoint(orphan.tokens - given[0].tokens):  # the reply names it
+            return orphan, self._excludes_unseen(hop, orphan)
+        return given[0], given[1] and not hop.tokens.isdisjoint(given[0].tokens)
 
     def _goes_back_unasked(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
         """Whether a message is a reply though no request waits for it; then it has a way.
