@@ -1,7 +1,6 @@
 """The formats of reports, and who writes each."""
 
 from collections.abc import Callable
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, get_args
 
 from zmtpsniff.check.check_report import Report
@@ -18,6 +17,22 @@ def make_report(output: Format, palette: "Palette | None" = None) -> Callable[[R
 
     ``palette`` has the colours of the stream that the report is for: text has some.
     """
-    name = "as_json" if output == "json" else output
-    write: Callable[..., str] = resolve_name(f"zmtpsniff.check.{output}:{name}")
-    return write if palette is None else lambda report: write(report, palette)
+    if output == "text":
+        from zmtpsniff.check.text import text
+
+        return text if palette is None else lambda report: text(report, palette)
+    if output == "junit":
+        from zmtpsniff.check.junit import junit
+
+        return junit
+    if output == "sarif":
+        from zmtpsniff.check.sarif import sarif
+
+        return sarif
+    if output == "github":
+        from zmtpsniff.check.github import github
+
+        return github
+    from zmtpsniff.check.json import as_json
+
+    return as_json

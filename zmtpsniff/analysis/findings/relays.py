@@ -25,6 +25,7 @@ from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -66,7 +67,6 @@ _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is l
 _AT_ONCE_NS = 10_000_000  # a proxy may take so long to pass something on
 _OWN = 1000
 _LEFT = 64  # subscribers of one socket
-_SUBSCRIBERS = frozenset({"SUB", "XSUB"})
 _GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
@@ -234,7 +234,7 @@ class Relays(Inquiry):
         """A connection is over."""
         client, server = event.client.address, event.server.address
         for subscriber, publisher in ((client, server), (server, client)):
-            if dossier is not None and dossier.types.get(subscriber) in _SUBSCRIBERS:
+            if dossier is not None and dossier.types.get(subscriber) in SUBSCRIBERS:
                 self._left.at(publisher).append(event.end_ns)
         if event.closed_by is not None:
             gone = (host_of(client), server) if event.closed_by == "server" else (server, client)

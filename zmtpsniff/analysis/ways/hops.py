@@ -31,6 +31,8 @@ GIVEN = 1024
 _OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _NO_ACCIDENT = 16  # observations in a row
+PATIENCE_NS = 60_000_000_000
+"""A request may get its reply so much later."""
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
@@ -374,7 +376,7 @@ class OpenWay(msgspec.Struct, eq=False):
     hops: list[Hop]
     last_ns: int
     is_over: bool = False  # it has been told, is a part of another way, or is none
-    earlier: "OpenWay | None" = None  # of a request: the one before, of a client on the same host
+    earlier: "OpenWay | None" = None  # of a request: the one before, of the same client
     is_first: bool = False  # of a request of a REQ: on its connection
     is_given_again: bool = False  # the one that is to do it is not the first that got it
     again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection

@@ -21,7 +21,7 @@ A service whose question gets no reply does not answer. Then the lane worked on 
 it asked, and that no other lane worked on.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
-from zmtpsniff.analysis.ways.hops import Hop, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Run
 from zmtpsniff.analysis.ways.records import Joined
 
 _REQUESTS = 4096  # at one host
@@ -41,7 +41,6 @@ _LOOKED_AT = 8  # requests, to find one of somebody else
 _MEANWHILE = 64  # open requests of a host, the newest, while one of its programs asks
 _ALONE = 10  # a service asks at most once in so many times for no request
 _SURE = 3  # different requests in a row that a connection repeats are no accident
-_PATIENCE_NS = 60_000_000_000  # a request may be answered so much later
 _CLEAR = 5  # times that a lane had its turn, with no other
 
 
@@ -56,13 +55,14 @@ class Inner(NamedTuple):
 class _Lane(msgspec.Struct, eq=False):
     """A connection on which a host asks."""
 
-    pieces: list[OpenWay] = []  # what it asked since its last turn
+    pieces: deque[OpenWay] = msgspec.field(default_factory=deque)  # what it asked since its last turn
     reason: Hop | None = None  # the only request that it can have asked them for
     free_ns: int = 0  # when the service answered what it had asked the last one for
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
-    meanwhile: Counter[str] = msgspec.field(default_factory=Counter)  # by socket: how often that had a request then
+    # By socket: how often that had a request then.
+    meanwhile: Ledger[str, int] = msgspec.field(default_factory=lambda: Ledger(int, _LANES))
     repeated: Hop | None = None  # the last request that it passed on as it was, as a TCP proxy does
     repeats: int = 0  # how many such requests in a row were of that connection, each other than the one before
     turns: Counter[int] = msgspec.field(default_factory=Counter)  # how often each turn was its
@@ -77,7 +77,7 @@ class _Lane(msgspec.Struct, eq=False):
 
     def is_client_beside(self, socket: str) -> bool:
         """Whether it often asks while a socket of its host has no request, so that it is not that socket's program."""
-        return _ALONE * (self.asked - self.meanwhile[socket]) > self.asked
+        return _ALONE * (self.asked - self.meanwhile.get(socket, 0)) > self.asked
 
     def repeat(self, alike: Sequence[Hop], hop: Hop) -> Hop | None:
         """The request with the same octets that it passes on; None if it may be one of several, as those ``alike``.
@@ -98,8 +98,8 @@ class _Lane(msgspec.Struct, eq=False):
 
     def forget(self, before_ns: int) -> None:
         """Drop what it asked before a time: the request that this was for has got no answer."""
-        if self.pieces and self.pieces[0].first.time_ns < before_ns:
-            self.pieces = [piece for piece in self.pieces if piece.first.time_ns >= before_ns]
+        while self.pieces and self.pieces[0].first.time_ns < before_ns:
+            self.pieces.popleft()
 
     def works_for(self, asked: Hop) -> bool:
         """Whether its questions may be for this request: its host did not get that from whom the lane asks.
@@ -215,15 +215,16 @@ class Lanes:
             return self._schedules(service, hop)
         if lane.is_client or not lane.ask(service.has_request(hop.src)):
             return None
-        if is_loopback(hop.src):
-            lane.meanwhile.update({one.dst for one in islice(reversed(service.requests), _MEANWHILE)})
+        if is_loopback(hop.src) and not hop.line.knows_sender:
+            for socket in {one.dst for one in islice(reversed(service.requests), _MEANWHILE)}:
+                lane.meanwhile[socket] += 1
         hop.free_ns = lane.free_ns
         related = self.related(hop)
         if related is not None and related in service.requests:
             return Inner(_last_at(related.way, related, hop.time_ns), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
             return Inner(_last_at(only.way, only, hop.time_ns), "process", True)
-        lane.forget(hop.time_ns - _PATIENCE_NS)
+        lane.forget(hop.time_ns - PATIENCE_NS)
         if not lane.pieces:
             lane.reason = service.only_request(hop.src)
         lane.pieces.append(way)
@@ -256,7 +257,7 @@ class Lanes:
         lane = _lane(service, asked, reply)
         is_proven = service.runs.at(asked.dst).proves(0 if lane is None else len(lane.pieces))
         if lane is None:
-            reply.is_unsure = _explain(service, asked, reply)
+            reply.is_unsure = _may_have_waited(service, asked, reply)
             return None
         for line in (reply.line, lane.pieces[0].first.line):
             line.is_proven = is_proven
@@ -308,7 +309,7 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
     return min(mine or fits, key=lambda lane: lane.pieces[-1].last_ns)
 
 
-def _explain(service: _Service, asked: Hop, reply: Hop) -> bool:
+def _may_have_waited(service: _Service, asked: Hop, reply: Hop) -> bool:
     """Whether a service may have waited for others most of the time that it had a request."""
     since_ns, until_ns = asked.time_ns, reply.time_ns
     lanes = (lane for lane in service.lanes.values() if lane.pieces and lane.works_for(asked))
@@ -317,7 +318,7 @@ def _explain(service: _Service, asked: Hop, reply: Hop) -> bool:
 
 def _join(lane: _Lane, asked: Hop) -> Hop:
     """All that a lane asked since its last turn belongs to a request; returns the last message of that."""
-    pieces, lane.pieces, lane.reason = lane.pieces, [], None
+    pieces, lane.pieces, lane.reason = lane.pieces, deque(), None
     before = asked
     joined = _joint(asked)
     for piece in pieces:

@@ -34,7 +34,7 @@ from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay, Run
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
@@ -45,7 +45,6 @@ from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _OCTETS = 64 << 20  # of the messages of those
-_PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 _GIVEN_UP = 16  # clients on one host that have closed their connections to one server
 _SERVED = 4096  # pairs of a host with such clients and a server
@@ -239,7 +238,7 @@ class Ways:
         found += self._make_room()
         while self._ways:
             way = next(iter(self._ways))
-            patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
+            patience_ns = PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
             waited_ns = self._now_ns - way.last_ns
             if not way.is_over and -SET_BACK_NS < waited_ns < patience_ns and len(self._ways) < _WAYS:
                 self._oldest, self._due_ns = way, way.last_ns + _GRACE_NS
