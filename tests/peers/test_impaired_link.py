@@ -1,6 +1,6 @@
 """Real peers on a network that delays, reorders, duplicates and loses, captured at both ends and in between.
 
-What the programs logged is the truth. TCP mends what the network does, so no capture of it may show a fault. Captures
+The logs of the programs are the truth. TCP mends what the network does, so no capture of it may show a fault. Captures
 that lost packets themselves, and several that are read together, are families of the oracle (``tests/capture_point``).
 """
 

@@ -76,7 +76,7 @@ PCAPS = sorted(FIXTURES.glob("*.pcap*"))
 
 @pytest.mark.parametrize("path", PCAPS, ids=lambda path: path.stem)
 def test_fixtures(path: Path) -> None:
-    """What shows a finding is no sentence of its own, since the packets to look at come behind it."""
+    """The facts behind "seen" are no sentence of their own: the packets to look at follow them."""
     findings = diagnose(path)
     assert [code for code, _ in alarms(findings)] == FAULTY.get(path.name.partition(".")[0], [])
     for found in findings:

@@ -10,9 +10,10 @@ the host took before. When the service answers a request, the lane whose questio
 worked on it. If several lanes may be, the one whose turn it is: a DEALER gives requests to its workers in turns. A
 connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
 
-On the loopback interface all programs have one address, so that any client looks like a lane. But a client of another
-service asks now twice, now not at all while a request is open. A lane asks equally often for each request. And who asks
-two services the same is most likely one client, that gave the first one up, or takes the quickest answer.
+On the loopback interface all programs have one address, so that any client looks like a lane. Three things tell them
+apart there. A lane asks equally often for each request; a client asks now twice, now not at all while one is open. A
+client often asks while the service has no request. And a client that takes the quickest answer, or has given a service
+up, asks two services the same.
 
 Live, a host is one process, if the machine's processes are known. A question of a process that has one request only
 belongs to that.
