@@ -14,7 +14,7 @@ from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LONG_NS, SLOW_NS,
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage
-from zmtpsniff.analysis.ways.hops import Hop, Manners
+from zmtpsniff.analysis.ways.hops import BY_SERVICES, Hop, Manners
 
 LEAST_SLOW = 3
 """So many slow messages are no accident."""
@@ -24,7 +24,6 @@ STOPPED_NS = 1_000_000_000
 _TASKS = 8
 _BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
 _TOPICS = 1000
-_BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _UNCOUNTED = 1000  # times
 _PEERS = 64  # to which a program passes requests on
@@ -130,7 +129,7 @@ class RelayPlace:
         taken, passed = one.taken, one.passed
         own_ns = one.inside_ns
         self._inside_ns.append(own_ns)
-        if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
+        if one.queue_ns and (passed.joined not in BY_SERVICES or one.taken.line.dst_kind == "PULL"):
             own_ns += one.queue_ns
         self._held_ns.append(own_ns)
         if len(self._held_ns) == _UNCOUNTED:

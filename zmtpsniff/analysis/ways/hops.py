@@ -36,6 +36,8 @@ PATIENCE_NS = 60_000_000_000
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
+BY_SERVICES = frozenset({"order", "process", "correlation"})
+"""Joins of what a service asks for what it was asked."""
 _DIGIT = re.compile(rb"\d")
 _OF_WORDS = (ascii_letters + digits + "_-").encode()
 
@@ -182,7 +184,9 @@ class Hop(msgspec.Struct, eq=False):
     answered: bool = False  # its receiver answered on the same connection
     is_overtaken: bool = False  # later messages came here before it, perhaps what its receiver did with it
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
-    is_unsure: bool = False  # of an answer: meanwhile its sender asked others, and nobody knows for which request
+    # Of an answer: meanwhile its sender asked others, and nobody knows for which request. Of a question of a service:
+    # before it, that asked the same in vain.
+    is_unsure: bool = False
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
     mark: Any = None  # that of Ways
     routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
@@ -214,6 +218,11 @@ class Hop(msgspec.Struct, eq=False):
         if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
             return self.line.is_proven
         return not self.is_guess
+
+    @property
+    def is_question(self) -> bool:
+        """Whether a service asks it, for a request that it works on."""
+        return self.joined in BY_SERVICES and self.line.sends == "request" and not self.reply
 
     @property
     def may_ask(self) -> bool:
@@ -323,6 +332,15 @@ class Hop(msgspec.Struct, eq=False):
                 return False
             one = one.before
         return True
+
+    def came_over(self, address: str) -> bool:
+        """Whether this socket took it, or a message of which it comes."""
+        one: Hop | None = self
+        while one is not None:
+            if one.dst == address:
+                return True
+            one = one.before
+        return False
 
     def is_dropped(self, by_ns: int) -> bool:
         """Whether its receiver had closed the connection at ``by_ns``, and had not answered."""

@@ -18,12 +18,13 @@ up, asks two services the same.
 Live, a host is one process, if the machine's processes are known. A question of a process that has one request only
 belongs to that.
 
-A service whose question gets no reply does not answer. Then the lane worked on the one request that the host had when
-it asked, and that no other lane worked on.
+A service whose question gets no reply may not answer. Then the lane worked on the one request that the host had when
+it asked, and that no other lane worked on. Or it gives the question up and closes the connection, perhaps asks again on
+another one, and answers at last that it does not know. All that time it waited for others.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ import msgspec
 from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
+from zmtpsniff.analysis.ways.envelopes import Custody
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Run
 from zmtpsniff.analysis.ways.records import Joined
@@ -39,8 +41,10 @@ from zmtpsniff.analysis.ways.records import Joined
 _REQUESTS = 4096  # at one host
 _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
+_HELD = 256  # messages, the newest, of which some may be requests of a host that asks for the first time
+_GIVEN_UP = 64  # lanes of a host that have closed before their questions had replies
 _MEANWHILE = 64  # open requests of a host, the newest, while one of its programs asks
-_ALONE = 10  # a service asks at most once in so many times for no request
+_ALONE = 10  # a service asks at most once in so many times for no request, but for the first time, when it starts
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
 
@@ -58,6 +62,7 @@ class _Lane(msgspec.Struct, eq=False):
 
     pieces: deque[OpenWay] = msgspec.field(default_factory=deque)  # what it asked since its last turn
     reason: Hop | None = None  # the only request that it can have asked them for
+    closed_ns: int | None = None  # when its connection was closed; None if it is open
     free_ns: int = 0  # when the service answered what it had asked the last one for
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
@@ -73,7 +78,7 @@ class _Lane(msgspec.Struct, eq=False):
         self.asked += 1
         if not has_reason:
             self.alone += 1
-            self.is_client = self.alone == self.asked or _ALONE * self.alone > self.asked
+            self.is_client = self.alone > 1 and _ALONE * self.alone > self.asked
         return has_reason and not self.is_client
 
     def is_client_beside(self, socket: str) -> bool:
@@ -111,13 +116,14 @@ class _Lane(msgspec.Struct, eq=False):
         is_worker = first.line.manners.giver == first.dst
         # On loopback all programs have one address.
         is_other = is_loopback(asked.dst) and not asked.line.knows_receiver and self.is_client_beside(asked.dst)
-        return not (self.is_client or is_worker or is_other) and all(hop.dst != first.dst for hop in asked.way.hops)
+        return not (self.is_client or is_worker or is_other or asked.came_over(first.dst))
 
     def waits_ns(self, since_ns: int, until_ns: int) -> int:
         """How long it waited for replies between two times."""
         waited_ns = 0
+        given_up_ns = until_ns if self.closed_ns is None else self.closed_ns
         for piece in reversed(self.pieces):
-            begin_ns, end_ns = piece.first.time_ns, piece.last_ns if piece.first.answered else until_ns
+            begin_ns, end_ns = piece.first.time_ns, piece.last_ns if piece.first.answered else given_up_ns
             if end_ns < since_ns:
                 break
             waited_ns += max(min(end_ns, until_ns) - max(begin_ns, since_ns), 0)
@@ -131,6 +137,7 @@ class _Service(msgspec.Struct, eq=False):
     requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
+    given_up: deque[_Lane] = msgspec.field(default_factory=lambda: deque(maxlen=_GIVEN_UP))
     # By socket: how often it asked for each request.
     runs: Ledger[str, Run] = msgspec.field(default_factory=lambda: Ledger(Run, _LANES))
 
@@ -154,22 +161,26 @@ class _Service(msgspec.Struct, eq=False):
 class Lanes:
     """Requests of services for the requests that they work on."""
 
-    def __init__(self, equal: EqualMessages) -> None:
-        """``equal`` finds messages with the same octets."""
+    def __init__(self, equal: EqualMessages, held: Custody) -> None:
+        """``equal`` finds messages with the same octets, of those that are ``held``."""
         self._equal = equal
+        self._held = held
         self._services: Ledger[str, _Service] = Ledger()  # by host
         self._related = Correlation()
 
     def expect(self, host: str, *, is_scheduler: bool = False) -> None:
-        """A host has a socket that asks others, perhaps a ROUTER."""
+        """A host has a socket that asks others, perhaps a ROUTER. It may have made it for a request that it has."""
         if host not in self._services:
             self._services[host] = _Service()
+            for hop in reversed([one for hops in islice(reversed(self._held.values()), _HELD) for one in hops]):
+                if hop.line.dst_host == host and not (hop.reply or hop.is_signal or hop.is_passed):
+                    self.receive(hop)
         self._services[host].is_scheduler |= is_scheduler
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
         service = self._services.get(hop.line.dst_host)
-        if service is None:
+        if service is None or hop.line.sends != "request":
             return
         service.requests[hop] = None
         if len(service.requests) > _REQUESTS:
@@ -258,20 +269,23 @@ class Lanes:
         lane = _lane(service, asked, reply)
         is_proven = service.runs.at(asked.dst).proves(0 if lane is None else len(lane.pieces))
         if lane is None:
-            reply.is_unsure = _may_have_waited(service, asked, reply)
+            reply.is_unsure = _may_have_waited((*service.lanes.values(), *service.given_up), asked, reply.time_ns)
             return None
         for line in (reply.line, lane.pieces[0].first.line):
             line.is_proven = is_proven
-        before = _join(lane, asked)
+        before = _join(service, lane, asked)
         self._free(service, asked, reply)
         return Inner(before, _joint(asked), False)
 
-    def end(self, flow: int, host: str) -> None:
-        """A connection on which a host may have asked is over: the service gets no reply there any more."""
+    def end(self, flow: int, host: str, closed_ns: int) -> None:
+        """A connection on which a host may have asked was closed: the service gets no reply there any more."""
         service = self._services.get(host)
         lane = None if service is None else service.lanes.pop(flow, None)
         if service is not None and lane is not None:
             _give_up(service, lane)
+            if lane.pieces:
+                lane.closed_ns = closed_ns
+                service.given_up.append(lane)
 
     def finish(self) -> None:
         """The capture is over: so is what is left of all lanes."""
@@ -310,18 +324,25 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
     return min(mine or fits, key=lambda lane: lane.pieces[-1].last_ns)
 
 
-def _may_have_waited(service: _Service, asked: Hop, reply: Hop) -> bool:
-    """Whether a service may have waited for others most of the time that it had a request."""
-    since_ns, until_ns = asked.time_ns, reply.time_ns
-    lanes = (lane for lane in service.lanes.values() if lane.pieces and lane.works_for(asked))
-    return 2 * sum(lane.waits_ns(since_ns, until_ns) for lane in lanes) > until_ns - since_ns
+def _may_have_waited(lanes: Iterable[_Lane], asked: Hop, until_ns: int) -> bool:
+    """Whether a service may have waited for others most of the time since it got a request.
+
+    It knows some questions that it gave up to be for the request; what these ``lanes`` asked may be.
+    """
+    since_ns = asked.time_ns
+    waited_ns = sum(lane.waits_ns(since_ns, until_ns) for lane in lanes if lane.pieces and lane.works_for(asked))
+    for hop in asked.way.hops:
+        if hop.before is asked and hop.is_question and not hop.answered:
+            waited_ns += max(min(hop.line.manners.closed_ns or until_ns, until_ns) - hop.time_ns, 0)
+    return 2 * waited_ns > until_ns - since_ns
 
 
-def _join(lane: _Lane, asked: Hop) -> Hop:
+def _join(service: _Service, lane: _Lane, asked: Hop) -> Hop:
     """All that a lane asked since its last turn belongs to a request; returns the last message of that."""
     pieces, lane.pieces, lane.reason = lane.pieces, deque(), None
     before = asked
     joined = _joint(asked)
+    pieces[0].first.is_unsure = _may_have_waited(service.given_up, asked, pieces[0].first.time_ns)
     for piece in pieces:
         if piece.first.way is piece:  # else it has become a part of another way
             asked.way.take_over(piece, before, joined, certain=False)
@@ -348,7 +369,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         and not any(piece.is_over for piece in lane.pieces)
         and _last_at(reason.way, reason, lane.pieces[-1].last_ns) is reason
     ):
-        _join(lane, reason)
+        _join(service, lane, reason)
 
 
 def _last_at(way: OpenWay, asked: Hop, by_ns: int) -> Hop:

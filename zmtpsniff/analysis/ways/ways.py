@@ -67,7 +67,7 @@ class Ways:
         self._envelopes = Envelopes(self._held)
         self._equal = EqualMessages(self._held)
         self._correlation = Correlation()
-        self._lanes = Lanes(self._equal)
+        self._lanes = Lanes(self._equal, self._held)
         self._pushed = PushedReplies()
         self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes, self._pushed)
         self.programs = Programs()
@@ -159,7 +159,7 @@ class Ways:
             connection.manners.closer = None if event.closer is None else event.closer.address
             self._take_back(connection)
             for line in connection.lines.values():
-                self._lanes.end(event.flow, line.src_host)
+                self._lanes.end(event.flow, line.src_host, event.end_ns)
                 if line.asked is not None and not line.asked.first.answered:
                     self._given_up.at((line.src_host, line.asked.first.dst)).append(line.asked)
         self._jobs.pop(event.flow, None)
