@@ -1,6 +1,6 @@
 """Asks all inquiries what is wrong in a system of programs."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
@@ -11,10 +11,10 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.causes import WAITS_ADVICE, in_turn, of_one_cause
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
-from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
 from zmtpsniff.analysis.findings.handshakes import Handshake, Handshakes
@@ -25,7 +25,7 @@ from zmtpsniff.analysis.findings.late_subscribers import LateSubscribers
 from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
-from zmtpsniff.analysis.findings.requests import UNREACHED, Requests
+from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
@@ -41,7 +41,6 @@ from zmtpsniff.words.set_clocks import ForwardJumps, later
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
-_WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
 _SOON_NS = 1_000_000_000  # after a service had closed a connection, its client tries to come back
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
@@ -405,7 +404,7 @@ class Diagnosis:
                 first = claims.setdefault((claim.code, claim.subject or claim.summary), self._excused(claim))
                 if claim.waiting and not first.waiting:
                     claims[claim.code, claim.subject or claim.summary] = first._replace(waiting=claim.waiting)
-        found = by_harm(map(finding, _of_one_cause(claims.values())))
+        found = by_harm(map(finding, of_one_cause(in_turn(claims.values(), self._requests.has_answered))))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:
@@ -444,45 +443,8 @@ class Diagnosis:
             severity="note",
             summary=f"{claim.summary}; {waits}",
             known=f"{claim.known}; another finding says why {host} and {sought} do not come together",
-            advice=_WAITS_ADVICE,
+            advice=WAITS_ADVICE,
         )
-
-
-def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
-    """The claims without those that say of a socket what another one says better."""
-    workers = {next(iter(claim.endpoints), "") for claim in claims if claim.code in ("worker-silent", "worker-closed")}
-    unanswered = [claim for claim in claims if claim.code == "request-unanswered"]
-    by_ways = {claim.subject for claim in unanswered if claim.subject}
-    by_peers = {
-        next(iter(claim.endpoints), "") for claim in unanswered if not claim.subject and claim.severity != "note"
-    }
-    needless = [
-        claim
-        for claim in unanswered
-        if (claim.subject in workers | by_peers)
-        or (not claim.subject and claim.severity == "note" and next(iter(claim.endpoints), "") in by_ways)
-    ]
-    # That jobs wait at a worker while others have nothing to do says that it is slow, too.
-    behind = {
-        next(iter(claim.endpoints)) for claim in claims if claim.code == "work-uneven" and claim.certainty == "likely"
-    }
-    needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
-    silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
-    slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
-    late = {address for claim in claims if claim.code == "capture-late" for address in claim.endpoints}
-
-    def is_effect(claim: Claim) -> bool:
-        """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
-        address = next(iter(claim.endpoints), "")
-        follows_no_way = not claim.waiting if claim in slow else claim.code in NOT_ANSWERING and not claim.subject
-        # Its program may have another socket on its host, or ask any service there.
-        if follows_no_way and any(one != address and host_of(one) == host_of(address) for one in late):
-            return True
-        if claim in slow and INFERRED in claim.known:
-            return any(host_of(address) in one.waiting for one in slow if one is not claim)
-        return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
-
-    return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in needless]
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:

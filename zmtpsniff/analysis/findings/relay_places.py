@@ -55,9 +55,12 @@ class Losses(msgspec.Struct, eq=False):
     seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
     waits: dict[str, None] = {}  # hosts that wait for them
     questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
+    closed_ns: int = 0  # when the program closed the connection of one of them for the last time
 
     def add(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""
+        if why == "closed":
+            self.closed_ns = max(self.closed_ns, hop.line.manners.closed_ns or 0)
         self.seen.setdefault((kind, why), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
         self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
 
@@ -66,6 +69,7 @@ class Losses(msgspec.Struct, eq=False):
         both = Losses()
         for one in (self, others):
             both.waits |= one.waits
+            both.closed_ns = max(both.closed_ns, one.closed_ns)
             both.questions = one.questions | both.questions
             for key, seen in one.seen.items():
                 both.seen.setdefault(key, Occurrences()).merge(seen)

@@ -499,7 +499,7 @@ class Relays(Inquiry):
         for (kind, why), seen in lost.seen.items():
             match why:
                 case "closed":
-                    yield from self._closed(place, kind, seen)
+                    yield from self._closed(place, kind, lost)
                 case "answered-for":
                     yield self._answered_for(place, seen)
                 case "out-of-sight":
@@ -594,6 +594,7 @@ class Relays(Inquiry):
             severity,
             certainty="likely",
             subject=place.at,
+            waiting=lost.waits,
         )
 
     def _silent_services(self, place: RelayPlace, lost: Losses, begun_ns: int) -> list[str]:
@@ -635,6 +636,7 @@ class Relays(Inquiry):
             [place.at],
             certainty="likely",
             subject=place.at,
+            waiting=lost.waits,
         )
 
     def _gone_peers(self, place: RelayPlace, begun_ns: int) -> list[str]:
@@ -646,10 +648,10 @@ class Relays(Inquiry):
                 return []
         return list(dict.fromkeys(peer for _, peer in place.asks))
 
-    def _closed(self, place: RelayPlace, kind: str, seen: Occurrences) -> Iterable[Claim]:
+    def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:
         """A worker closed its connection while it had messages, and who gave it these kept sending to others."""
-        giver = place.giver
-        if self._ways.programs[giver].sent_ns - (seen.last_ns or 0) < STOPPED_NS:
+        giver, seen = place.giver, lost.seen[kind, "closed"]
+        if self._ways.programs[giver].sent_ns - lost.closed_ns < STOPPED_NS:
             return
         yield Claim(
             "worker-closed",

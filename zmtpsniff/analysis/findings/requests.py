@@ -157,6 +157,10 @@ class Requests(Inquiry):
             if side in sums and sender.flow in flows:
                 exchanges[sender.flow].add(slow[sender.flow], sums[side])
 
+    def has_answered(self, address: str) -> bool:
+        """Whether a socket has answered anybody, on a connection that is over."""
+        return address in self._answering
+
     def waits(self, flow: int, replier: str) -> bool:
         """Whether requests waited for a side when their connection ended."""
         return (flow, replier) in self._waiting
@@ -294,6 +298,7 @@ class Requests(Inquiry):
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
+                waiting={host_of(suspect.asker)},
             )
 
     def _silent_service(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
@@ -319,6 +324,7 @@ class Requests(Inquiry):
                 [suspect.replier, suspect.asker],
                 certainty="likely",
                 advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
+                waiting={host_of(suspect.asker)},
             )
 
     def _not_reached(self, flow: int, replier: str) -> str:
@@ -348,4 +354,4 @@ class Requests(Inquiry):
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None
-        return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
+        return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice, waiting={host})
