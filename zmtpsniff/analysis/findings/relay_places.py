@@ -89,7 +89,8 @@ class RelayPlace:
         self.forget_times()
         self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
         self.latest_ns = 0  # so long after they were sent first, at most
-        self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
+        # By its socket and its peer's, to which it passes requests on: the type of the peer.
+        self.asks: dict[tuple[str, str], str] = {}
         self.queue = QueueCount()
         self.passed = 0
         self.first = 0  # of them those that are on their way there, not back
@@ -151,7 +152,7 @@ class RelayPlace:
             self.first += 1
             self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
-            self.asks[passed.src, passed.dst] = None
+            self.asks[passed.src, passed.dst] = passed.line.dst_kind
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if own_ns > self._least_slow_ns:

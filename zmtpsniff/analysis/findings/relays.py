@@ -10,8 +10,8 @@ could not pass a message on, since its next peer had gone away, is nobody's here
 
 A program that passed on what it took, and then took messages that went no further, has lost them, or holds them.
 Whether that matters for a single job, nobody knows: a worker may have no result to give. So a worker is named only if
-nothing comes of it any more. A program whose next peers have all closed their connections waits for them: that is a
-note, since the peer is to blame.
+nothing comes of it any more. A program whose next peers have all closed their connections waits for them: the peers are
+to blame.
 
 Following messages costs time, so this inquiry hears only connections of hosts that may pass something on: those with a
 socket that takes messages and another one that sends them, to a third.
@@ -106,7 +106,8 @@ class Relays(Inquiry):
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
-        self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
+        # Also by a socket and a type: when any such peer connected; one of any type, if that is empty.
+        self._met: Ledger[tuple[str, str], int] = Ledger(int)
         self._waited: Ledger[tuple[str, str], None] = Ledger()  # sockets, and receivers that had no room
         self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
@@ -128,7 +129,7 @@ class Relays(Inquiry):
         """Hear the messages of hosts that may pass something on."""
         one, other = dossier.types
         for mine, peer in ((one, other), (other, one)):
-            for key in ((mine, ""), (host_of(mine), peer)):
+            for key in ((mine, ""), (mine, dossier.types[peer]), (host_of(mine), peer)):
                 self._met.renew(key, dossier.start_ns)
         if not self._hosts.begin(dossier):
             return None
@@ -240,7 +241,8 @@ class Relays(Inquiry):
             gone = (host_of(client), server) if event.closed_by == "server" else (server, client)
             self._gone.renew(gone, event.end_ns)
             # Those by the server's socket, and by the client's host, say as much, and are as new.
-            self._met.pop((client, ""), None)
+            for kind in ("", dossier.types.get(server, "") if dossier is not None else ""):
+                self._met.pop((client, kind), None)
             self._met.pop((host_of(server), client), None)
         if self._hosts.end(event.flow):
             self._ways.end(event)
@@ -582,9 +584,12 @@ class Relays(Inquiry):
             severity = "note"
             words += f": it waits for {listed(asked)}"
         gone = self._gone_peers(place, begun_ns)
+        if gone and all((mine, peer) in self._gone for peer, mine in gone.items()):
+            yield self._last_workers(gone, count, seen, lost)
+            return
         if gone:
             severity = "note"
-            words += f", since {listed(gone)} closed the connection"
+            words += f", since {listed(list(gone))} closed the connection"
         yield Claim(
             "not-passed-on",
             f"{place.at} {words}; {_wait(lost.waits)}",
@@ -639,14 +644,29 @@ class Relays(Inquiry):
             waiting=lost.waits,
         )
 
-    def _gone_peers(self, place: RelayPlace, begun_ns: int) -> list[str]:
-        """The addresses of the peers that a program asks, if all had gone when it began to lose messages."""
-        for mine, peer in place.asks:
+    def _gone_peers(self, place: RelayPlace, begun_ns: int) -> dict[str, str]:
+        """The peers that a program asks, each with its socket, if all had gone when it began to lose messages."""
+        for (mine, peer), kind in place.asks.items():
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
-            again_ns = max(self._met.get(key, 0) for key in ((mine, ""), (host_of(mine), peer)))
+            again_ns = max(self._met.get(key, 0) for key in ((mine, kind), (host_of(mine), peer)))
             if not closed_ns or closed_ns > begun_ns + STOPPED_NS or again_ns > closed_ns:
-                return []
-        return list(dict.fromkeys(peer for _, peer in place.asks))
+                return {}
+        return {peer: mine for mine, peer in place.asks}
+
+    def _last_workers(self, gone: dict[str, str], count: str, seen: Occurrences, lost: Losses) -> Claim:
+        """The last workers of a socket closed their connections. Of a service that was bound, its absence is told."""
+        workers, giver = list(gone), next(iter(gone.values()))
+        closed = "closed its connection" if len(workers) == 1 else "closed their connections"
+        return Claim(
+            "worker-closed",
+            f"{listed(workers)} {closed} to {giver}, and no other worker came: {count} got no reply; "
+            f"{_wait(lost.waits)}",
+            f"messages went on there before; since then {giver} takes requests, and they go no further",
+            seen,
+            [*workers, giver],
+            certainty="likely",
+            subject=workers[0],
+        )
 
     def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:
         """A worker closed its connection while it had messages, and who gave it these kept sending to others."""
