@@ -105,6 +105,46 @@ def test_a_question_without_reply_that_may_belong_to_two_requests_belongs_to_non
     assert packets(scene) == [[1], [2], [3]]
 
 
+def test_a_service_that_asks_on_a_socket_which_it_makes_for_its_first_request_has_a_lane() -> None:
+    scene = service(clients=1, lanes=0)
+    for number in range(3):
+        asked = scene.say(1, b"", b"work %d" % number)
+        if number == 0:
+            scene.connect(11, "10.0.1.1:41000", "10.0.2.1:7777", types=REQ_REP)
+        ask_database(scene, 11, b"select")
+        scene.say(1, b"", b"done", by_server=True, answers=asked)
+    assert packets(scene) == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
+
+
+def test_what_a_service_asks_when_it_starts_does_not_make_it_a_client() -> None:
+    scene = service(clients=1, lanes=1)
+    ask_database(scene, 11, b"settings")
+    for _ in range(2):
+        asked = scene.say(1, b"", b"work")
+        ask_database(scene, 11, b"select")
+        scene.say(1, b"", b"done", by_server=True, answers=asked)
+    assert packets(scene) == [[1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]
+
+
+@pytest.mark.parametrize("is_answered_at_last", [False, True])
+def test_a_service_that_asks_again_on_new_connections_waits_all_the_time(is_answered_at_last: bool) -> None:
+    """It is not slow itself, though only the last connection is open when it answers."""
+    scene = service(clients=1, lanes=1)
+    asked = scene.say(1, b"", b"work")
+    for lane in (11, 12):
+        scene.say(lane, b"", b"select")
+        scene.now_ns += 700_000_000
+        scene.close(lane)
+        scene.connect(lane + 1, f"10.0.1.1:410{lane}", "10.0.2.1:7777", types=REQ_REP)
+    if is_answered_at_last:
+        ask_database(scene, 13, b"select")
+    scene.say(1, b"", b"done", by_server=True, answers=asked)
+    (way,) = scene.ways()
+    assert way.answered
+    assert way.slowest is None
+    assert [leg.packet for leg in way.legs] == ([1, 2, 3, 4, 5, 6] if is_answered_at_last else [1, 2, 3, 4])
+
+
 def test_workers_take_turns() -> None:
     """Three workers of a service: what each asks between two answers of the service is of one request."""
     scene = service(clients=3, lanes=3)
