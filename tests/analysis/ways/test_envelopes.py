@@ -2,6 +2,8 @@
 
 import inspect
 
+import pytest
+
 from dissectors.events import Command
 from tests.analysis.ways.scenes import Scene
 from zmtpsniff.analysis.ways.envelopes import Custody
@@ -63,3 +65,33 @@ def test_between_two_routers_a_connection_has_an_id_at_each() -> None:
     scene.say(2, b"", b"east", b"", b"\0\0\0\0\7", b"", b"done", answers=given)
     scene.say(1, b"", b"\0\0\0\0\7", b"", b"done", by_server=True)
     assert [[leg.flow for leg in way.legs] for way in scene.ways()] == [[1, 2, 2, 1]]
+
+
+@pytest.mark.parametrize("are_named", [True, False])
+def test_a_router_puts_the_sender_where_the_receiver_stood(are_named: bool) -> None:
+    """Two clients ask two engines the same at once; each names its engine (as ipyparallel's direct view).
+
+    If the engines have no names of their own, nobody knows which of the four ids is whose.
+    """
+    scene = Scene()
+    clients = b"\0\0\0\0\1", b"\0\0\0\0\2"
+    engines = (b"engine-1", b"engine-2") if are_named else (b"\0\0\0\0\x15", b"\0\0\0\0\x16")
+    for number, name in enumerate(engines):
+        scene.connect(1 + number, f"10.0.0.{number}:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+        scene.connect(3 + number, f"10.0.2.{number}:40000", "10.0.1.1:5556", types=("ROUTER", "ROUTER"))
+        if are_named:
+            command = scene.events[-2]
+            assert isinstance(command, Command)
+            command.identity = name
+    asked = [scene.say(1 + number, engines[1 - number], b"count") for number in range(2)]
+    given = [scene.say(4 - number, clients[number], b"count", by_server=True) for number in range(2)]
+    for number in (1, 0):
+        scene.say(4 - number, clients[number], b"7", answers=given[number])
+        scene.say(1 + number, engines[1 - number], b"7", by_server=True, answers=asked[number])
+    ways = scene.ways()
+    if are_named:
+        assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 4, 4, 1], [2, 3, 3, 2]]
+        assert all(way.answered and all(leg.certain for leg in way.legs) for way in ways)
+    for way in ways:
+        flows = {leg.flow for leg in way.legs if leg.certain}
+        assert any(flows <= pair for pair in ({1, 4}, {2, 3})), "a certain leg is wrong"

@@ -7,7 +7,8 @@ A ROUTER puts the routing id of the sender in front of each message that it take
 through another socket, perhaps with more frames in front (a load balancer names the worker, Majordomo has a header).
 So the next leg of a request ends with the frames of the leg before, and has the routing id in front of these. On the
 way back the ROUTER takes the id off: the next leg of a reply is the end of the leg before, behind the id of the
-connection that it goes to.
+connection that it goes to. A message may also name its receiver in its first frame: then a broker with ROUTERs on both
+sides puts the id of the sender in the place of that name.
 
 The wire does not say which connection has which id, unless the peer chose it (the property Identity). But a
 connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. What came over it
@@ -232,8 +233,10 @@ class Envelopes:
         """The message before, if this one may pass it on, with the id that the connection would have."""
         frames = hop.frames
         extra = len(frames) - len(before.frames)
-        if not extra or before.flow == hop.flow or before.time_ns > hop.time_ns or before.line.sends != "request":
+        if before.flow == hop.flow or before.time_ns > hop.time_ns or before.line.sends != "request":
             return None
+        if not extra:
+            return self._readdressed(hop, before)
         is_back = extra < 0
         if is_back:
             line, kind, flow, router = hop.line, hop.line.src_kind, hop.flow, hop.src
@@ -253,6 +256,23 @@ class Envelopes:
         known = self.ids.of(flow, router)
         routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
         return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
+
+    def _readdressed(self, hop: Hop, before: Hop) -> Join | None:
+        """The message before, if this one is the same from its sender to the peer that its first frame named.
+
+        A ROUTER takes it, and sends it with the id of the sender where that of the receiver stood.
+        """
+        frames, sent = hop.frames, before.frames
+        is_routed = hop.line.src_kind == before.line.dst_kind == "ROUTER"
+        if not is_routed or len(frames) < 2 or frames[1:] != sent[1:]:
+            return None
+        sender = self.ids.of(before.flow, before.dst) or self.ids.among(frames[:1], before.flow, before.dst)
+        receiver = self.ids.of(hop.flow, hop.src) or self.ids.among(sent[:1], hop.flow, hop.src)
+        if sender != frames[0] or receiver != sent[0]:
+            return None
+        if before.reply:
+            return Join(before, receiver, True, hop.flow, True, (hop.flow, hop.src) in self.ids)
+        return Join(before, sender, False, before.flow, True, (before.flow, before.dst) in self.ids)
 
     def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.
