@@ -1,5 +1,6 @@
 """Copies of one publication for several subscribers, also where the publisher says the same octets again."""
 
+from tests.analysis.ways.scenes import Scene
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Receipts, Turns
 
@@ -59,3 +60,16 @@ def test_octets_that_are_said_once_may_arrive_late() -> None:
     publisher = Publisher()
     assert publisher.send(1, 0, b"reading 17") == 1
     assert publisher.send(2, 30_000, b"reading 17") == 1
+
+
+def test_one_that_repeats_it_at_once_comes_before_the_next_copy() -> None:
+    """A publisher's heart beats, and one that hears it beats back before the last subscriber has its copy."""
+    scene = Scene()
+    for flow in (1, 2, 3):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.1.1:5555", types=("SUB", "PUB"))
+    scene.connect(4, "10.0.0.1:40001", "10.0.1.1:5556", types=("DEALER", "ROUTER"))
+    for beat in (b"1.002", b"2.002"):
+        for flow in (1, 4, 2, 3):
+            scene.say(flow, beat, by_server=flow != 4)
+    kinds = [(way.kind, [leg.flow for leg in way.legs]) for way in scene.ways()]
+    assert kinds == [("publication", [1, 2, 3])] * 2

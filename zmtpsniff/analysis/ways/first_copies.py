@@ -25,6 +25,10 @@ class _Text(msgspec.Struct, eq=False):
     firsts: deque[Hop] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST))
     reached: dict[int, int] = {}  # by connection: the number of the last one that it had
 
+    def awaits(self, flow: int, since_ns: int) -> bool:
+        """Whether a connection had no copy yet of the last publication, and others had it before ``since_ns``."""
+        return bool(self.firsts) and self.firsts[-1].time_ns < since_ns and self.reached.get(flow, -1) < self.count - 1
+
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
         firsts, now_ns = self.firsts, hop.time_ns
@@ -51,4 +55,17 @@ class FirstCopies:
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
-        return self._texts.at((hop.src, hash(tuple(hop.frames)))).first_of(hop)
+        return self._texts.at(_key(hop)).first_of(hop)
+
+    def is_one_more(self, hop: Hop, since_ns: int) -> bool:
+        """Whether the publisher sent others the same before ``since_ns``, so that a message is a copy of that.
+
+        Whoever repeats a publication at once, as heartbeats do, may be quicker than the copy for the next subscriber.
+        """
+        text = self._texts.get(_key(hop))
+        return text is not None and text.awaits(hop.flow, since_ns)
+
+
+def _key(hop: Hop) -> tuple[str, int]:
+    """The publisher and the octets."""
+    return hop.src, hash(tuple(hop.frames))

@@ -400,7 +400,7 @@ class Ways:
         """A publication, or a copy that a proxy passes on."""
         flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
-        if options:
+        if options and not self._first_copies.is_one_more(hop, options[0].time_ns):
             before = self._likely(options, hop)
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
