@@ -192,3 +192,24 @@ def test_a_worker_may_take_as_long_again_as_it_took_before(wait_ms: float, why: 
     last = scene.ways(wait_ms=wait_ms)[-1]
     assert last.ended is not None
     assert last.ended.why == why
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_who_hears_about_a_request_has_nothing_of_it_in_hand(is_proxied: bool) -> None:
+    """A worker publishes that it is busy, perhaps through a proxy, and ends; then the one that asked closes."""
+    scene = broker()
+    scene.connect(3, "10.0.2.1:40002", "10.0.1.1:5557", types=("XPUB", "SUB"))
+    scene.connect(4, "10.0.0.1:40001", "10.0.1.1:5558", types=("SUB", "PUB"))
+    scene.connect(5, "10.0.2.1:40003", "10.0.1.1:5559", types=("DEALER", "ROUTER"))
+    scene.say(5, b"register")  # a host that asks others may ask them for what it takes
+    asked = scene.say(1, b"", b"task-17")
+    scene.say(2, ID, *asked.frames, by_server=True)
+    scene.say(3, b"status", b"busy with task-17")
+    if is_proxied:
+        scene.say(4, b"status", b"busy with task-17", by_server=True)
+    scene.close(2)
+    scene.close(3)
+    scene.close(4)
+    way = last(scene)
+    assert [leg.flow for leg in way.legs] == [1, 2, 3, 4][: 3 + is_proxied]
+    assert way.ended == Terminus(WORKER, "closed")

@@ -287,7 +287,7 @@ class Relays(Inquiry):
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
             if not passed.is_guess and (goes_on or not self._hides(one)):
                 place.add(one)
-        first, last = way.first, way.hops[-1]
+        first, last = way.first, way.last
         if way.kind == "publication":
             if self.passes_on(first.src):
                 self._sent_first[self._content(first.src, first)] += 1
@@ -310,7 +310,7 @@ class Relays(Inquiry):
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
         """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
         is_open = since_ns is not None
-        last = way.hops[-1]
+        last = way.last
         place_on_wire = last.flow, last.packet
         if place_on_wire in self._undelimited:
             self._undelimited[place_on_wire] = way.first.src if way.first is not last else ""

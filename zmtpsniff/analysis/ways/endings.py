@@ -125,7 +125,7 @@ class Endings:
 
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
-        last = way.hops[-1]
+        last = way.last
         if way.may_tell or self._until_ns - last.time_ns < _RECENT_NS:
             return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
@@ -162,8 +162,7 @@ class Endings:
 
     def ended(self, way: OpenWay) -> Terminus | None:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
-        # A publication about a request is for whoever wants it, and ends nothing.
-        last = next(hop for hop in reversed(way.hops) if not hop.is_aside)
+        last = way.last
         if way.kind != "publication" and self._is_unreached(last):
             return Terminus(last.dst, "not-taken")
         # As nearly always; as a reply, or as a message that its id alone joins.

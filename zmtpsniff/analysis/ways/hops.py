@@ -213,7 +213,7 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        if self.line.sends == "publication" and self.is_aside:
+        if self.is_aside and self.before is not None and self.before.line.sends == "request":
             return False
         if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
             return self.line.is_proven
@@ -249,8 +249,11 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is published about a request: perhaps long after it, perhaps by the program that asked."""
-        return self.line.sends == "publication" and self.before is not None and self.before.line.sends == "request"
+        """Whether it is published about a request: perhaps long after it, perhaps by the program that asked.
+
+        Whoever passes that on, or gets it, has nothing of the request in hand.
+        """
+        return self.line.sends == "publication" and self.way.kind == "request"
 
     @property
     def body(self) -> int:
@@ -421,6 +424,11 @@ class OpenWay(msgspec.Struct, eq=False):
         """Whether it is one message that perhaps asks for nothing, or only for the work that its receiver gives it."""
         first = self.first
         return len(self.hops) == 1 and (not first.asks or first.line.manners.giver == first.dst)
+
+    @property
+    def last(self) -> Hop:
+        """Its last message; of a request or a job what its receiver has in hand, not what was published about it."""
+        return next(hop for hop in reversed(self.hops) if not hop.is_aside)
 
     @property
     def answer(self) -> Hop | None:
