@@ -93,6 +93,69 @@ def test_who_only_looks_whether_a_service_is_up_makes_no_storm(
     assert (claim.code, claim.severity or "warning") == ("reconnect-storm", severity)
 
 
+@pytest.mark.parametrize(("client_said", "severity"), [(0, "note"), (10, "warning")])
+def test_who_connects_says_nothing_and_leaves_only_looks(client_said: int, severity: str) -> None:
+    """Salt's programs do so before they connect in earnest, and so do health checks."""
+    handshakes = Handshakes()
+    for flow in range(1, 4):
+        ends = Peer(f"10.0.0.9:{40_000 + flow}"), Peer("10.0.0.5:5555")
+        over = Connection(
+            flow, "tcp", *ends, Sides(0, 0), Sides(client_said, 10), flow * MS, flow * MS, "rst",
+            handshake="incomplete", closed_by="client",
+        )  # fmt: skip
+        handshakes.greeting(Dossier(flow, flow * MS, flow), Greeting(MS, 1, flow, ends[1].address, ends[0].address))
+        handshakes.end(None, over, over.end_ns)
+    (claim,) = handshakes.claims(99 * MS)
+    assert (claim.code, claim.severity) == ("handshake-failed", severity)
+    assert claim.summary == "3 connections from 10.0.0.9 to 10.0.0.5:5555 ended before the handshake was done"
+    assert (claim.known == "10.0.0.9 closes each of them itself, and has said nothing on it") is (client_said == 0)
+
+
+def test_a_program_that_is_ready_elsewhere_is_of_no_wrong_type() -> None:
+    """One connection may end in the middle of its handshake, since circus-top cannot find its terminal."""
+    server, kinds = "10.0.0.5:5555", {"10.0.0.9": "DEALER", "10.0.0.8": "REQ"}
+    handshakes = Handshakes()
+    for flow, client in enumerate(("10.0.0.9:40001", "10.0.0.9:40002", "10.0.0.8:40001"), 1):
+        is_ready = flow == 2
+        for sender, receiver in ((client, server), (server, client)):
+            dossier = Dossier(flow, flow * MS, flow)
+            handshakes.greeting(dossier, Greeting(flow * MS, 1, flow, sender, receiver, mechanism="NULL"))
+        handshakes.command(Dossier(flow, MS, flow), Command(MS, 1, flow, server, client, "READY", {}, "ROUTER"))
+        kind = kinds["10.0.0.9"] if is_ready else None
+        over = Connection(
+            flow, "tcp", Peer(client, socket_type=kind), Peer(server, socket_type="ROUTER"), Sides(0, 0),
+            Sides(64, 90), MS, MS, "fin", mechanism="NULL", handshake="complete" if is_ready else "incomplete",
+            closed_by="client",
+        )  # fmt: skip
+        handshakes.end(Dossier(flow, flow * MS, flow), over, over.end_ns)
+    found = {
+        claim.summary.split()[3 if claim.code == "handshake-failed" else 0]: claim for claim in handshakes.claims(0)
+    }
+    assert {name: claim.code for name, claim in found.items()} == {
+        "10.0.0.9": "handshake-failed",
+        "10.0.0.8": "sockets-mismatched",
+    }
+    assert found["10.0.0.9"].severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("end", "lasted_ms", "is_told"), [("fin", 5000, True), ("open", 5000, True), ("open", 2000, False)]
+)
+def test_a_server_that_does_not_even_greet_hangs(end: Literal["fin", "open"], lasted_ms: int, is_told: bool) -> None:
+    """The kernel of a host accepts connections for a program that is stopped."""
+    handshakes = Handshakes()
+    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
+    handshakes.greeting(Dossier(1, MS, 1), Greeting(MS, 1, 1, client, server))
+    over = Connection(
+        1, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(10, 0), MS, (1 + lasted_ms) * MS, end,
+        handshake="incomplete", closed_by="client" if end == "fin" else None,
+    )  # fmt: skip
+    handshakes.end(None, over, over.end_ns)
+    summaries = [claim.summary for claim in handshakes.claims(99 * MS)]
+    told = "10.0.0.5:5555 accepts 1 connection of 10.0.0.9, and says nothing for 5.0 s"
+    assert summaries == ([told] if is_told else [])
+
+
 def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
     both = _found("rec_plain_wrong_password")["credentials-refused"]
     assert " as " in both.summary

@@ -102,7 +102,9 @@ FINDINGS: dict[str, FindingKind] = {
     "handshake-failed": FindingKind(
         "error",
         "Connections never become ready, and no other finding says why.",
-        "The connection ends, again and again, before both sides have sent READY.",
+        "The connection ends, again and again, before both sides have sent READY; or the server says nothing for over "
+        "a second, so that its program hangs. It is a note if a client that says nothing only looks whether the "
+        "service is there.",
         "Look at the packets named, and at the log of the side that closes the connection.",
         problems=("handshake-incomplete", "both-as-server", "both-hello"),
     ),
@@ -230,7 +232,8 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "request-unanswered": FindingKind(
         "error",
-        "Requests got no reply within `--timeout`, or before their connection was closed.",
+        "Requests got no reply within `--timeout`, or before their connection was closed. A warning if all of them got "
+        "it later.",
         "The capture has the request, and no reply to it by envelope or by order. For a DEALER zmtpsniff says so only "
         "if the same service answers others, or answered this one before. If the connection is encrypted and no key is "
         "known, zmtpsniff infers it from the sizes of encrypted messages, for REQ and REP only; the finding is then "

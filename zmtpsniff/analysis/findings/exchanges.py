@@ -76,6 +76,12 @@ class ExchangeCount(msgspec.Struct, eq=False):
             return False
         return self.takes_turns or not self.is_mutual
 
+    @property
+    def latest_ns(self) -> int | None:
+        """How long the slowest reply took if every request so far has its reply, else None."""
+        has_all = self.strict and not self.blind and self.latencies.count >= self.asked
+        return self.latencies.maximum if has_all else None
+
     def take(self, messages: Sequence[Message]) -> None:
         """Count messages."""
         pending = self.pending
@@ -247,9 +253,8 @@ class ServiceCount(msgspec.Struct, eq=False):
 class UnansweredRequests(msgspec.Struct, eq=False):
     """Requests of one host to one address that got no reply."""
 
-    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    flows: dict[int, Occurrences] = {}
     details: dict[str, None] = {}
-    flows: set[int] = set()
     waiting: int = 0  # how many waited when their connections ended, those behind the one that is told as well
     has_waited: bool = False  # one of them for long enough
     is_at_end: bool = True  # of the capture: the replies may have come later

@@ -19,6 +19,10 @@ READY of one side, mechanism NULL       the other reads a socket type that does 
 libzmq then connects again, so the same happens many times: findings count by the host that connects and the address
 that it connects to. Many connections that end soon for none of these reasons are a reconnect-storm.
 
+libzmq greets as soon as it has accepted a connection, and a host accepts connections for a program that is stopped. So
+a server that says nothing for longer than a second hangs, or is no ZeroMQ socket. A client that says nothing, and
+closes the connection, only looked whether somebody is there.
+
 A program that ends in the middle of a handshake closes its connection, too. Then its kernel most likely has octets that
 it has not read, and sends a RST; libzmq has read what it refuses, and the kernel sends a FIN. So a RST says nothing of
 mechanisms and types that nobody named.
@@ -37,12 +41,22 @@ from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed, plural
+from zmtpsniff.words.durations import about
 from zmtpsniff.words.text import quoted
 
 _NAMES = 100
 _STORM = 5  # connections
 _SHORT_NS = 1_000_000_000
 _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
+_MUTE_NS = 2_500_000_000  # so long a server may be silent on a connection that is open when the capture ends
+_PROBE_ADVICE = (
+    "Nothing, if a health check, a balancer or a program that starts looks so whether the service is there. Otherwise "
+    "look at that program: it may end, or give up, right after it connects."
+)
+_HANGS_ADVICE = (
+    "The program that listens there hangs: it is stopped (SIGSTOP, a debugger, a container that is paused), or its "
+    "I/O thread is blocked. Its host accepts connections all the same. Look at its state with `ps -o stat,wchan`."
+)
 _PLAIN_ADVICE = (
     "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD). The log of the server's ZAP handler "
     "says which rule refused them: it may be one for addresses, or for another domain (ZMQ_ZAP_DOMAIN)."
@@ -104,7 +118,15 @@ class _Short(msgspec.Struct, eq=False):
     looks: int = 0  # those whose client may only have looked if somebody is there
     broken: int = 0  # those on which a side breaks the rules
     mute: int = 0  # those on which the server said nothing
+    probes: int = 0  # those on which the client said nothing, and left
     kinds: set[str] = set()
+
+
+class _Mute(msgspec.Struct, eq=False):
+    """Connections from one host to one address that were accepted, and on which not a word came from there."""
+
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    longest_ns: int = 0
 
 
 class Handshakes(Inquiry):
@@ -116,6 +138,7 @@ class Handshakes(Inquiry):
         self._broken: Ledger[int, None] = Ledger()  # flows on which a side breaks the rules
         self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
+        self._mute: Ledger[tuple[str, str], _Mute] = Ledger(_Mute)
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
         self._mechanisms: Ledger[str, dict[str, None]] = Ledger(dict)  # mechanisms of bound sockets
         # By a client's host, or by none, and a bound socket: until when a connection was there that was ready.
@@ -199,7 +222,14 @@ class Handshakes(Inquiry):
                 return
         else:
             return
-        is_short = event.end in ("fin", "rst") and event.end_ns - event.start_ns <= _SHORT_NS
+        is_over = event.end in ("fin", "rst")
+        is_short = is_over and event.end_ns - event.start_ns <= _SHORT_NS
+        is_whole = dossier is None or not dossier.blind
+        is_mute = is_whole and event.octets.client > 0 and not event.octets.server
+        if is_mute and (until_ns - event.start_ns > _MUTE_NS or (is_over and not is_short)):
+            mute = self._mute.at((host_of(event.client.address), event.server.address))
+            mute.seen.add(event.start_ns, None if handshake is None else handshake.packet, event.flow)
+            mute.longest_ns = max(mute.longest_ns, until_ns - event.start_ns)
         if is_short and not (event.messages.client or event.messages.server):
             short = self._short.at((host_of(event.client.address), event.server.address))
             packet = None if handshake is None else handshake.packet
@@ -207,8 +237,8 @@ class Handshakes(Inquiry):
             short.complete += event.handshake == "complete"
             short.looks += only_looks(event)
             short.broken += is_broken
-            is_whole = dossier is None or not dossier.blind
-            short.mute += is_whole and event.octets.client > 0 and not event.octets.server
+            short.mute += is_mute
+            short.probes += event.closed_by == "client" and not event.octets.client
             short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
 
     def _mismatch(self, dossier: Dossier | None, event: Connection) -> None:
@@ -322,6 +352,11 @@ class Handshakes(Inquiry):
             often = again(seen.count)
             known = "; ".join(failures.details)
             advice = None
+            # libzmq gives up after one refusal, but a program that ends at once closes its connection as well.
+            is_alone = code == "sockets-mismatched" and failures.certainty != "certain" and seen.count == 1
+            if is_alone and (host, server) in self._ready_ns:
+                yield _undone(host, server, seen, 1)
+                continue
             if code == "credentials-refused":
                 summary, advice = self._refusal_words(host, server, failures)
             elif code == "mechanisms-differ":
@@ -337,6 +372,9 @@ class Handshakes(Inquiry):
             # libzmq may close a connection before it says a word, for the reason that other connections show.
             if short.seen.count - short.complete >= explained[host, server]:
                 yield from self._storm(host, server, short)
+        for (host, server), mute in self._mute.items():
+            if (host, server) not in explained:
+                yield self._silence(host, server, mute)
         for server, seen in self._passwords.items():
             words = f"user names and passwords for {server} cross the network in clear, {plural(seen.count, 'time')}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
@@ -389,6 +427,38 @@ class Handshakes(Inquiry):
                 "reconnect-storm", summary, known, seen, [server], severity, advice=_MUTE_ADVICE if is_mute else None
             )
         elif (failed := seen.count - short.complete) > 0:
-            summary = f"{plural(failed, 'connection')} from {host} to {server} ended before the handshake was done"
             severity = "warning" if failed >= _FAILED_ALONE else "note"
-            yield Claim("handshake-failed", summary, "nothing on the wire says why", seen, [server], severity)
+            known, advice = "nothing on the wire says why", None
+            if short.probes == failed:
+                severity, advice = "note", _PROBE_ADVICE
+                known = f"{host} closes each of them itself, and has said nothing on it"
+            yield _undone(host, server, seen, failed)._replace(known=known, severity=severity, advice=advice)
+
+    def _silence(self, host: str, server: str, mute: _Mute) -> Claim:
+        """Tell of a server that does not even greet. libzmq greets as soon as it has accepted a connection."""
+        has_spoken = server in self._mechanisms or server in self._kinds
+        connections = plural(mute.seen.count, "connection")
+        return Claim(
+            "handshake-failed",
+            f"{server} accepts {connections} of {host}, and says nothing for {about(mute.longest_ns)}",
+            "the client greets, and no octet comes back"
+            + (f"; on other connections {server} spoke ZMTP" if has_spoken else ""),
+            mute.seen,
+            [server],
+            certainty="likely",
+            advice=_HANGS_ADVICE if has_spoken else _MUTE_ADVICE,
+            subject=server,
+        )
+
+
+def _undone(host: str, server: str, seen: Occurrences, failed: int) -> Claim:
+    """Tell of connections whose client, as far as anybody can see, has ended or given up."""
+    return Claim(
+        "handshake-failed",
+        f"{plural(failed, 'connection')} from {host} to {server} ended before the handshake was done",
+        f"{host} closes it itself, and other connections from there became ready",
+        seen,
+        [server],
+        "note",
+        advice=_PROBE_ADVICE,
+    )

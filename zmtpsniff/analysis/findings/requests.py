@@ -61,6 +61,8 @@ _UNREACHED_ADVICE = (
 _RECENT_NS = 1_000_000_000  # a request may wait so long at the end of the capture without a finding
 _SUSPECTS = 1000
 _WORKERS = 1000  # of one socket
+_UNANSWERED = 1000  # connections of one host to one address whose requests wait
+_OTHERS = 0  # in place of the number of further ones
 _DEALING = ("DEALER", "REQ", "CLIENT")  # they give their requests to all their peers in turn
 _ALL_TIME = 1 << 62  # an interval that has all messages
 
@@ -86,6 +88,7 @@ class Requests(Inquiry):
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
         self._unreached: Ledger[tuple[int, str], None] = Ledger()  # each flow, and who is silent
         self._waiting: Ledger[tuple[int, str], None] = Ledger()  # likewise: requests waited when it ended
+        self._caught_up: Ledger[int, int] = Ledger()  # by flow whose late requests have their replies: the slowest
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -194,8 +197,9 @@ class Requests(Inquiry):
         if is_worker:
             return
         unanswered = self._unanswered.at((host_of(event.src), str(event.dst)))
-        unanswered.flows.add(event.flow)
-        unanswered.seen.add(event.time_ns, event.packet, event.flow)
+        is_kept = event.flow in unanswered.flows or len(unanswered.flows) < _UNANSWERED
+        flow = event.flow if is_kept else _OTHERS
+        unanswered.flows.setdefault(flow, Occurrences()).add(event.time_ns, event.packet, event.flow)
         unanswered.is_at_end &= event.severity == "note"
         unanswered.has_waited |= until_ns is None or until_ns - event.time_ns >= _RECENT_NS
         if len(unanswered.details) < 2:
@@ -209,16 +213,19 @@ class Requests(Inquiry):
         self._ended[event.flow] = (until_ns, exchange.is_worker, exchange.answered)
         server_asks = exchange.asker == event.server.address
         service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
+        replier = event.client.address if server_asks else event.server.address
         if exchange.answered:
-            self._answering.at(event.client.address if server_asks else event.server.address)
+            self._answering.at(replier)
         service.take(exchange)
+        told = self._unanswered.get((host_of(exchange.asker), replier))
+        if told is not None and event.flow in told.flows and (latest_ns := exchange.latest_ns) is not None:
+            self._caught_up[event.flow] = latest_ns
         if server_asks and event.server.socket_type in _DEALING and len(service.workers) < _WORKERS:
             service.workers.setdefault(event.client.address, ServiceCount()).take(exchange)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
             suspect = Suspect(exchange, event, until_ns)
             service.suspects.append(suspect)
             self._waiting[event.flow, suspect.replier] = None
-            told = self._unanswered.get((host_of(suspect.asker), suspect.replier))
             if suspect.strict and told is not None and event.flow in told.flows:
                 told.waiting += suspect.asked - suspect.answered - self._undelimited.get(event.flow, 0)
 
@@ -231,12 +238,17 @@ class Requests(Inquiry):
             yield from self._closed_workers(service, told)
             yield from self._silent_workers(service, told)
         for (host, replier), unanswered in self._unanswered.items():
-            if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
+            if unanswered.flows.keys() <= told or not (unanswered.has_waited or not unanswered.is_at_end):
                 continue
-            told |= unanswered.flows
+            told |= unanswered.flows.keys()
             if self._passes_on(replier):
                 continue  # the place where the way of the request ends is to blame
-            yield self._claim_unanswered(host, replier, unanswered)
+            latest = {flow: self._latest_ns(flow) for flow in unanswered.flows}
+            missing = {flow: seen for flow, seen in unanswered.flows.items() if latest[flow] is None}
+            if missing:
+                yield self._claim_unanswered(host, replier, unanswered, missing)
+            else:
+                yield self._claim_late(host, replier, unanswered, max(filter(None, latest.values()), default=0))
         for service in self._asked_by_peers.values():
             yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.items():
@@ -246,6 +258,18 @@ class Requests(Inquiry):
             if not self._passes_on(address):
                 workers = {one: worker for one, worker in service.workers.items() if not self._passes_on(one)}
                 yield from slow_workers(workers)
+
+    def _latest_ns(self, flow: int) -> int | None:
+        """How long the slowest reply of a connection took, if all its requests have their replies."""
+        exchange = self._exchanges.get(flow)
+        return exchange.latest_ns if exchange is not None else self._caught_up.get(flow)
+
+    def _claim_late(self, host: str, replier: str, unanswered: UnansweredRequests, latest_ns: int) -> Claim:
+        seen = Occurrences.all_of(unanswered.flows.values())
+        slowest = "" if seen.count == 1 else "the slowest "
+        late = f"{plural(seen.count, 'request')} of {host} late, {slowest}after {about(latest_ns)}"
+        known = f"{'; '.join(unanswered.details)}; the reply came after that"
+        return Claim("request-unanswered", f"{replier} answered {late}", known, seen, [replier], "warning")
 
     def _closed_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
@@ -337,11 +361,13 @@ class Requests(Inquiry):
         seen.add(time_ns, packet, suspect.flow, missing)
         return seen
 
-    def _claim_unanswered(self, host: str, replier: str, unanswered: UnansweredRequests) -> Claim:
-        seen = unanswered.seen
-        ends = [self._ended[flow][0] for flow in unanswered.flows if flow in self._ended]
+    def _claim_unanswered(
+        self, host: str, replier: str, unanswered: UnansweredRequests, flows: dict[int, Occurrences]
+    ) -> Claim:
+        seen = Occurrences.all_of(flows.values())
+        ends = [self._ended[flow][0] for flow in flows if flow in self._ended]
         waited_ns = max(ends, default=0) - (seen.first_ns or 0)
-        has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
+        has_last_word = seen.count == len(flows)  # else others may have been answered between them
         is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
         lasted = f" for {about(waited_ns)}" if has_last_word and is_long else ""
         missing = plural(max(seen.count, unanswered.waiting), "request")
@@ -351,7 +377,7 @@ class Requests(Inquiry):
         # Packets without events may have passed meanwhile, but patterns know the time only from events.
         is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
         severity: Severity | None = "note" if is_at_end or is_farewell else None
-        not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
+        not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in flows)), "")
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice, waiting={host})
