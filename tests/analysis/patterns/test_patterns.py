@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Message, Problem
+from dissectors.events import AnyEvent, Message, Problem, Subscription
+from tests.analysis.ways.scenes import Scene
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.events import CLIENT, SERVER, dissect
 from tests.world.octets import frame, peers
@@ -136,6 +137,21 @@ def test_refused_connections_of_other_protocols_are_not_reported() -> None:
     refusals = [(0, Refusal(1, 1, 1, "10.0.0.1:40000", "10.0.0.2:80")) for _ in range(20)]
     assert patterns.take([], None, refusals) == []
     assert patterns.finish() == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_subscription_that_waited_for_missing_octets_may_have_come_first(is_whole: bool) -> None:
+    scene = Scene()
+    for flow, host in ((1, "10.0.0.1"), (2, "10.0.0.2")):
+        scene.connect(flow, f"{host}:40000", SERVER, types=("SUB", "PUB"))
+        early = Subscription(0, 1, flow, f"{host}:40000", SERVER, "subscribe", b"", encoding="message")
+        if flow == 1:
+            scene.events.append(early)
+            scene.say(1, b"beat", by_server=True)
+    if not is_whole:
+        scene.events.append(Problem("error", "capture-gap", "octets are missing", 0, 1, 2, SERVER, "10.0.0.2:40000"))
+    events = Patterns().take([*scene.events, early])
+    assert [event.code == "slow-joiner" for event in events if isinstance(event, Problem)] == [is_whole]
 
 
 def said(reply: bool, identity: bytes, octets: int) -> Message:
