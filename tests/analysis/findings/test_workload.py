@@ -7,9 +7,11 @@ import pytest
 import zmtpsniff
 from dissectors.events import Connection, Peer, Process, Sides
 from tests.analysis.findings.diagnoses import diagnose
+from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.workload import Workload
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.statistics.records import PeerRow, worth_telling
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
@@ -64,6 +66,21 @@ def test_consumers_that_have_no_room() -> None:
 def test_a_client_that_waits() -> None:
     (row,) = rows(FIXTURES / "rec_unanswered_request.pcap")
     assert (row.role, row.waiting, row.in_hand, row.share) == ("client", 1, 0, None)
+
+
+def test_who_tells_more_than_is_ordered_waits_for_nothing() -> None:
+    """Reports and orders on one connection, such as those of Locust: no message is the reply to another one."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.2:40000", SERVICE, types=("DEALER", "ROUTER"))
+    for number in range(12):
+        scene.say(1, b"report %d" % number)
+        if number % 3 == 0:
+            scene.say(1, b"order %d" % number, by_server=True)
+    scene.close(1)
+    diagnosis = Diagnosis()
+    diagnosis.take(Patterns().take(scene.events))
+    (row,) = diagnosis.peers()
+    assert (row.role, row.waiting, row.in_hand, row.service) == (None, 0, 0, SERVICE)
 
 
 def test_a_finding_has_the_peers_of_its_service_and_no_others() -> None:

@@ -140,8 +140,10 @@ def _add(load: _Load, event: Connection, exchange: ExchangeCount | None, closed_
 
 
 def _asks(exchange: ExchangeCount | None) -> TypeGuard[ExchangeCount]:
-    """Whether requests pass on a connection. A DEALER that gets no answer may want none."""
-    return exchange is not None and exchange.asker is not None and bool(exchange.answered or exchange.strict)
+    """Whether requests pass on a connection: nobody knows that of a DEALER none of whose messages got its own reply."""
+    if exchange is None or exchange.asker is None:
+        return False
+    return exchange.strict or bool(exchange.answered and (exchange.is_worker or exchange.latencies.count))
 
 
 def _role(event: Connection, exchange: ExchangeCount | None) -> PeerRole | None:
