@@ -8,6 +8,7 @@ import zmtpsniff
 from dissectors.events import Connection, Peer, Process, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.ways.scenes import Scene
+from tests.support.footprint import reachable
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.workload import Workload
@@ -159,3 +160,31 @@ def test_of_many_clients_those_of_one_host_that_left_first_are_one_peer() -> Non
     assert {*first} == {"10.0.0.2", "10.0.0.3"}
     assert "10.0.0.2:4998" in {row.peer for row in found}
     assert len(found) < 1010
+
+
+def test_a_client_of_zmtp_2_asks_before_the_service_has_said_its_type() -> None:
+    """JeroMQ 0.3 does."""
+    scene, client = Scene(), "10.0.0.2:40000"
+    scene.greet(1, client, SERVICE, "REQ")
+    asked = scene.say(1, b"", b"x")
+    scene.greet(1, client, SERVICE, "REP", by_server=True)
+    for _ in range(2):
+        reply = scene.say(1, b"", b"done", by_server=True, answers=asked)
+        reply.latency_ns = 1_000_000
+        asked = scene.say(1, b"", b"x")
+    scene.close(1)
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    (row,) = diagnosis.peers()
+    assert (row.role, row.replies, row.waiting, row.in_hand) == ("client", 2, 1, 0)
+
+
+def test_what_a_peer_of_zmtp_2_sends_meanwhile_is_bounded() -> None:
+    scene = Scene()
+    scene.greet(1, "10.0.0.2:40000", SERVICE, "PUSH")
+    for number in range(100):
+        scene.say(1, bytes([number]) * 10_000)
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    scene.events.clear()
+    assert sum(len(one) for one in reachable(diagnosis) if isinstance(one, bytes)) < 200_000

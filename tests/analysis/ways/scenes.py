@@ -28,6 +28,12 @@ class Scene:
             time_ns = self.now_ns + (far_ns if src == client else 0)
             self.events.append(Command(time_ns, 1, flow, src, dst, "READY", {"Socket-Type": kind.encode()}, kind))
 
+    def greet(self, flow: int, client: str, server: str, kind: str, *, by_server: bool = False) -> None:
+        """One side greets with its type, as peers of ZMTP 2.0 do."""
+        self._ends[flow] = client, server
+        src, dst = (server, client) if by_server else (client, server)
+        self.events.append(Greeting(self.now_ns, 1, flow, src, dst, version="2.0", socket_type=kind))
+
     def say(
         self, flow: int, *frames: Octets, by_server: bool = False, answers: Message | None = None, after_ms: float = 1
     ) -> Message:

@@ -555,3 +555,21 @@ def test_a_reply_is_certain_to_be_of_one_worker_only_if_no_other_one_of_its_host
     lost, answered = scene.ways()
     assert [leg.packet for leg in lost.legs] == [1, 3]
     assert [(leg.packet, leg.certain) for leg in answered.legs] == [(2, True), (4, True), (5, False), (6, True)]
+
+
+def test_a_peer_of_zmtp_2_sends_before_the_other_one_has_said_its_type() -> None:
+    """JeroMQ 0.3 does: its greeting and its first request are one segment."""
+    scene = Scene()
+    client, front, back = "10.0.0.2:40000", "10.0.0.1:5000", "10.0.0.1:5001"
+    scene.connect(1, "10.0.0.3:41000", back, types=("REP", "DEALER"))
+    scene.greet(2, client, front, "REQ")
+    asked = scene.say(2, b"", b"first")
+    scene.greet(2, client, front, "ROUTER", by_server=True)
+    given = scene.say(1, b"\0abcd", b"", b"first", by_server=True)
+    scene.say(1, b"\0abcd", b"", b"done", answers=given)
+    scene.say(2, b"", b"done", by_server=True, answers=asked)
+    (way,) = scene.ways()
+    assert way.answered
+    assert [(leg.dst, leg.certain) for leg in way.legs] == [
+        (front, True), ("10.0.0.3:41000", True), (back, True), (client, True),
+    ]  # fmt: skip

@@ -5,7 +5,17 @@ from typing import Any
 
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch, has_batches
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.events import (
+    AnyEvent,
+    Capture,
+    Command,
+    Connection,
+    Greeting,
+    Message,
+    Problem,
+    Subscription,
+    at_hand,
+)
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
@@ -33,6 +43,7 @@ from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.analysis.findings.workload import Workload
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
@@ -43,6 +54,9 @@ _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
 _SOON_NS = 1_000_000_000  # after a service had closed a connection, its client tries to come back
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
+_EARLY_MESSAGES = 64  # likewise
+_EARLY_OCTETS = 65_536  # likewise, of messages
+_EARLY_FLOWS = 1000  # that have such messages
 
 
 class Diagnosis:
@@ -103,6 +117,7 @@ class Diagnosis:
         }
         self._dossiers = Dossiers()
         self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
+        self._early: Ledger[int, list[Message]] = Ledger(list, _EARLY_FLOWS)  # by flow, until all types are known
         self._now_ns = 0
         self.capture: Capture | None = None
 
@@ -282,6 +297,7 @@ class Diagnosis:
             self._take_problem(event)
         elif isinstance(event, Connection):
             self._on_message.pop(event.flow, None)
+            self._early.pop(event.flow, None)
             ended = self._dossiers.pop(event.flow)
             until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
             for hear in self._hearers["end"]:
@@ -326,9 +342,22 @@ class Diagnosis:
     def _learn(self, event: Greeting | Command) -> Dossier:
         """Take an announcement. The connection begins once both types are known."""
         dossier = self._dossiers.at(event)
-        if dossier.learn(event) and self._dossiers.get(event.flow) is not None:
-            self._begin(dossier)
+        if dossier.learn(event):
+            if self._dossiers.get(event.flow) is not None:
+                self._begin(dossier)
+        elif isinstance(event, Greeting) and len(dossier.types) == 1:  # ZMTP 2.0
+            self._on_message.setdefault(event.flow, [self._hold])
         return dossier
+
+    def _hold(self, messages: Sequence[Message]) -> None:
+        """Keep messages until both types are known. A peer of ZMTP 2.0 may send some as soon as it has greeted."""
+        flow = messages[0].flow
+        early = self._early.at(flow)
+        early += messages
+        octets = sum(len(at_hand(frame)) for message in early for frame in message.frames)
+        if len(early) > _EARLY_MESSAGES or octets > _EARLY_OCTETS:
+            del self._early[flow]
+            self._stop_hearing(flow, self._hold)
 
     def _begin(self, dossier: Dossier) -> None:
         """Both sides have announced their types."""
@@ -341,8 +370,10 @@ class Diagnosis:
                     self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
         if self._relays.may_have_worker(dossier):
             listeners.append(self._hear_first)
+        self._stop_hearing(dossier.flow, self._hold)
         if listeners:
             self._on_message[dossier.flow] = listeners
+        _tell(listeners, self._early.pop(dossier.flow, []))
         early, dossier.early = dossier.early, []
         for event in early:
             for hear in self._hearers["subscription"]:

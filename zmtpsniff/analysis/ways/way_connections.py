@@ -44,6 +44,14 @@ class WayConnection(msgspec.Struct, eq=False):
         """Whether the capture lacks its beginning: nobody announced anything."""
         return not (self.dossier.greeted_ns or any(self.dossier.types.values()))
 
+    def learn(self) -> None:
+        """One more type is known. A peer of ZMTP 2.0 may send messages before the other one has said its type."""
+        types = self.dossier.types
+        self.lines = {src: line for src, line in self.lines.items() if line.src_kind == types.get(src)}
+        for src, line in self.lines.items():
+            line.dst_kind = next((kind for address, kind in types.items() if address != src), "")
+            line.dst_identity = self.dossier.identity_of_other(src)
+
     def see_request(self, hop: Hop) -> None:
         """A message seems to be a request. A reply to one of the other side may look like it."""
         if hop.line.is_late:
@@ -161,7 +169,7 @@ class WayConnections(dict[int, WayConnection]):
         if connection is None:
             self._begin(dossier)
         else:
-            connection.lines.clear()
+            connection.learn()
         for address, kind in dossier.types.items():
             if kind == "REQ":
                 self._lanes.expect(host_of(address))
