@@ -25,8 +25,9 @@ def in_turn(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> l
     ``has_answered`` says whether a socket has answered anybody.
     """
     silent = [claim for claim in claims if claim.code in NOT_ANSWERING and claim.severity != "note"]
+    left = [claim for claim in claims if claim.code == "worker-closed" and claim.waiting]
     apart = [claim for claim in claims if claim.code in _APART and claim.severity != "note"]
-    return [_in_turn(claim, silent, apart, has_answered) for claim in claims]
+    return [_in_turn(claim, [*silent, *left], apart, has_answered) if claim in silent else claim for claim in claims]
 
 
 def _in_turn(
@@ -34,18 +35,28 @@ def _in_turn(
 ) -> Claim:
     address = next(iter(claim.endpoints), "")
     host = host_of(address)
-    if claim not in silent or claim.code == "not-passed-on" or is_loopback(host):  # there all have one address
+    if is_loopback(host):  # there all programs have one address
         return claim
     for other in silent:
-        sought = next(iter(other.endpoints), "")
-        is_soon = (other.occurrences.first_ns or 0) <= (claim.occurrences.first_ns or 0) + _SOON_NS
-        if is_soon and host in other.waiting and host_of(sought) not in claim.waiting:
+        sought = [*other.endpoints][-1 if other.code == "worker-closed" else 0]  # the socket whose workers left is last
+        if host in other.waiting and host_of(sought) not in claim.waiting and _is_in_turn(claim, other):
             waits = f"{host} itself waits for {sought} in vain"
-            return _as_effect(claim, waits, f"another finding says that {sought} does not answer")
-    if not has_answered(address) and any(host_of(one) == host for other in apart for one in other.endpoints):
+            return _as_effect(claim, waits, f"another finding says why {sought} does not answer")
+    if claim.code == "not-passed-on" or has_answered(address):
+        return claim
+    if any(host_of(one) == host for other in apart for one in other.endpoints):
         waits = "perhaps somebody that it needs cannot come in"
         return _as_effect(claim, waits, f"another finding says that a peer and {host} do not come together")
     return claim
+
+
+def _is_in_turn(claim: Claim, other: Claim) -> bool:
+    """Whether a claim may come of another one, by their times. A program that loses messages may do so at any time."""
+    seen, cause = claim.occurrences, other.occurrences
+    first_ns, last_ns = (seen.first_ns or 0) + _SOON_NS, (seen.last_ns or 0) - _SOON_NS
+    if claim.code != "not-passed-on":
+        return (cause.first_ns or 0) <= first_ns
+    return (cause.first_ns or 0) <= first_ns and last_ns <= (cause.last_ns or 0)
 
 
 def _as_effect(claim: Claim, waits: str, known: str) -> Claim:

@@ -666,6 +666,7 @@ class Relays(Inquiry):
             [*workers, giver],
             certainty="likely",
             subject=workers[0],
+            waiting=lost.waits,
         )
 
     def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:

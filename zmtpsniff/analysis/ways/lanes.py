@@ -44,7 +44,7 @@ _LOOKED_AT = 8  # requests, to find one of somebody else
 _HELD = 256  # messages, the newest, of which some may be requests of a host that asks for the first time
 _GIVEN_UP = 64  # lanes of a host that have closed before their questions had replies
 _MEANWHILE = 64  # open requests of a host, the newest, while one of its programs asks
-_ALONE = 10  # a service asks at most once in so many times for no request, but for the first time, when it starts
+_ALONE = 4  # a service asks at most once in so many times for no request, but for the first time, when it starts
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
 
@@ -64,6 +64,7 @@ class _Lane(msgspec.Struct, eq=False):
     reason: Hop | None = None  # the only request that it can have asked them for
     closed_ns: int | None = None  # when its connection was closed; None if it is open
     free_ns: int = 0  # when the service answered what it had asked the last one for
+    latest: Hop | None = None  # the last question
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
@@ -225,14 +226,17 @@ class Lanes:
             return None  # perhaps its client asks another service the same
         if service.is_scheduler and hop.line.src_kind == "ROUTER":
             return self._schedules(service, hop)
-        if lane.is_client or not lane.ask(service.has_request(hop.src)):
+        if not lane.ask(service.has_request(hop.src)):
             return None
         if is_loopback(hop.src) and not hop.line.knows_sender:
             for socket in {one.dst for one in islice(reversed(service.requests), _MEANWHILE)}:
                 lane.meanwhile[socket] += 1
         hop.free_ns = lane.free_ns
+        before, lane.latest = lane.latest, hop
         related = self.related(hop)
         if related is not None and related in service.requests:
+            if before is not None and before.way is not related.way:  # nobody may have seen the answer to that
+                hop.free_ns = max(lane.free_ns, before.way.last_ns)
             return Inner(_last_at(related.way, related, hop.time_ns), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
             return Inner(_last_at(only.way, only, hop.time_ns), "process", True)
