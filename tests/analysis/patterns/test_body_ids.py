@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dissectors.events import Message, Problem
+from dissectors.events import Message, Problem, at_hand
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
@@ -179,3 +179,77 @@ def test_octets_that_are_missing_accuse_nobody(tmp_path: Path) -> None:
         chance, path = Random(seed), tmp_path / "lossy.pcap"
         save(path, [one for one in packets if chance.random() > 0.02])
         assert alarms(diagnose(path)) == []
+
+
+def uuid(chance: Random) -> str:
+    return f"{chance.getrandbits(128):032x}"
+
+
+def test_a_random_value_that_comes_back_at_once_names_the_first_request() -> None:
+    """A program that asks once and leaves, such as circusctl, gives no more examples."""
+    one, chance = scene(), Random(1)
+    session = uuid(chance)
+    for _ in range(2):
+        number = uuid(chance)
+        say(one, FROM_CLIENT, session=session, id=number, command="list")
+        say(one, FROM_SERVER, session=session, id=number, pids=[1, 2])
+    messages, problems = told(one)
+    assert [each.request for each in messages] == [None, messages[0].packet, None, messages[2].packet]
+    assert problems == []
+
+
+@pytest.mark.parametrize("value", ["list-of-all-watchers", "0123", "aaaaaaaaaaaaaaaa1111", 12345678901234567890])
+def test_a_value_that_may_be_equal_by_accident_names_no_first_request(value: Any) -> None:
+    one = scene()
+    say(one, FROM_CLIENT, id=value, command="list")
+    say(one, FROM_SERVER, id=value, pids=[1, 2])
+    assert told(one)[0][-1].request is None
+
+
+def test_a_random_value_that_came_before_a_hole_is_not_new() -> None:
+    one, chance = scene(), Random(1)
+    number = uuid(chance)
+    say(one, FROM_CLIENT, id=number, command="list")
+    one.events.append(Problem("error", "capture-gap", "", None, None, 1))
+    say(one, FROM_CLIENT, id=number, command="more")
+    say(one, FROM_SERVER, id=number, pids=[1, 2])
+    assert told(one)[0][-1].request is None
+
+
+def zerorpc(one: Scene, by_server: bool, name: str, number: str, response_to: str = "", after_ms: float = 1) -> Message:
+    header = {"message_id": number.encode(), "v": 3} | ({"response_to": response_to.encode()} if response_to else {})
+    return one.say(1, b"", msgspec.msgpack.encode([header, name, ["x"]]), by_server=by_server, after_ms=after_ms)
+
+
+def test_an_id_comes_back_in_another_field_and_heartbeats_are_no_reply() -> None:
+    """As zerorpc does it: two calls under way, streams whose reader asks for more, and a slow call."""
+    one, chance = scene(), Random(1)
+    pairs: list[tuple[Message, Message]] = []
+    for number in range(30):
+        calls = [uuid(chance) for _ in range(2)]
+        asked = [zerorpc(one, FROM_CLIENT, "hello", each, after_ms=chance.randrange(5, 50)) for each in calls]
+        places = sorted(range(2), reverse=number % 2 > 0)
+        pairs += [(asked[place], zerorpc(one, FROM_SERVER, "OK", uuid(chance), calls[place])) for place in places]
+        stream, slow = uuid(chance), uuid(chance)
+        zerorpc(one, FROM_CLIENT, "range", stream)
+        for name in ("STREAM", "STREAM", "STREAM"):
+            zerorpc(one, FROM_SERVER, name, uuid(chance), stream)
+            zerorpc(one, FROM_CLIENT, "_zpc_more", uuid(chance), stream)
+        waits = zerorpc(one, FROM_CLIENT, "hello", slow)
+        zerorpc(one, FROM_SERVER, "_zpc_hb", uuid(chance), slow, after_ms=1000)
+        pairs.append((waits, zerorpc(one, FROM_SERVER, "OK", uuid(chance), slow, after_ms=500)))
+    messages, problems = told(one)
+    replies = {reply.packet: request.packet for request, reply in pairs}
+    learnt = [each for each in messages if each.packet > 300]
+    assert {each.packet: each.request for each in learnt if each.packet in replies} == {
+        packet: request for packet, request in replies.items() if packet > 300
+    }
+    others = {content_of(each) for each in learnt if each.request is not None and each.packet not in replies}
+    assert others <= {"STREAM"}  # the first of a stream
+    assert problems == []
+
+
+def content_of(event: Message) -> str:
+    name = msgspec.msgpack.decode(at_hand(event.frames[-1]))[1]
+    assert isinstance(name, str)
+    return name

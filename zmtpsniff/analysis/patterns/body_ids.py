@@ -12,6 +12,13 @@ form that repeat their values:
 - the values are no accident. Two programs that count their own heartbeats have equal numbers, too. So they do not come
   in the steps of a count, or the replies follow requests at uneven times more closely than two clocks would.
 
+- A long random value, such as a UUID, cannot be repeated by accident. It may stand in another field of the reply
+  (``response_to``), so it is looked for in all of them. The first message that repeats one is a reply if the message
+  just before it had it first, in the same field.
+
+A message of a form that has not yet answered often may be a heartbeat of the one who works. The request goes on to
+wait, but nobody says any more that it got no reply. If a message of a form that answers comes after it, it was one.
+
 A form that asks does not answer: of two peers that call each other, each may count its own calls. A value that its
 sender repeats is no new request. It says more about one, such as that it is given up, or asks again; then nobody knows
 which of them a reply answers.
@@ -36,6 +43,8 @@ _OCTETS = 4096  # a longer frame is not looked into
 _VALUE = 64  # characters; a longer one is content
 _FIELDS = 24  # of one message
 _DEPTH = 2
+_RANDOM = 16  # octets or characters at least of a value that cannot be equal by accident
+_ANYWHERE = "*"  # in place of the field of such a value
 _WORD = 16  # a longer one is no name of a method
 _FORMS = 64
 _LEAST = 8  # replies that show which field is the id
@@ -57,6 +66,7 @@ class _Asked(msgspec.Struct, eq=False):
     content: int  # a number for its fields
     is_changed: bool = False  # its sender said more about it
     is_again: bool = False  # its sender asked again
+    touched: "list[_FormCount]" = []  # forms of messages that repeated its value, and may not have been the reply
 
 
 class _FormCount(msgspec.Struct, eq=False):
@@ -65,6 +75,7 @@ class _FormCount(msgspec.Struct, eq=False):
     new: int = 0  # with a new value
     repeated: int = 0  # with a value that its sender had given before
     answering: int = 0  # with a value that the other side had given before
+    followed: int = 0  # likewise, but the reply came after it
     answered: int = 0
     unanswered: int = 0
 
@@ -75,8 +86,9 @@ class _FormCount(msgspec.Struct, eq=False):
 
     @property
     def answers(self) -> bool:
-        """Whether nearly all repeat values of the other side, and there were some."""
-        return self.answering >= _LEAST and _NEARLY * (self.new + self.repeated) <= self.answering
+        """Whether nearly all repeat values of the other side that nobody had repeated, and there were some."""
+        others = self.new + self.repeated + self.followed
+        return self.answering - self.followed >= _LEAST and _NEARLY * others <= self.answering
 
     @property
     def expects_reply(self) -> bool:
@@ -141,8 +153,15 @@ class _Side:
         """A value has its reply."""
         asked = self.open.pop(key, None)
         if asked is None:
-            self.count(key[0], self.overdue.pop(key).form).unanswered -= 1
+            asked = self.overdue.pop(key)
+            self.count(key[0], asked.form).unanswered -= not asked.touched
+        for form in asked.touched:
+            form.followed += 1
         self.over[key] = None
+
+    def has(self, key: Id) -> bool:
+        """Whether it has sent a value."""
+        return key in self.open or key in self.over or key in self.overdue
 
     def keep(self, field: str) -> None:
         """Forget all other fields, and what seemed to ask but only answers."""
@@ -168,8 +187,12 @@ class _Side:
 class BodyIds:
     """The ids in the messages of one connection that have no envelope."""
 
-    def __init__(self, room: Room, one: str, other: str) -> None:
-        """Look at messages between these addresses, and remember within ``room``."""
+    def __init__(self, room: Room, one: str, other: str, *, is_whole: bool = True) -> None:
+        """Look at messages between these addresses, and remember within ``room``.
+
+        ``is_whole`` says that all of them will come, so that a value which did not come before is new.
+        """
+        self._is_whole = is_whole
         self._share = RoomShare(room, _COST)
         self._sides = {one: _Side(), other: _Side()}
         self._looked = self._barren = 0
@@ -178,8 +201,19 @@ class BodyIds:
         self._asking: set[tuple[str, Form]] = set()  # who is known to ask by which form
         self._slowest_ns = 0  # the longest time that a reply took
         self._told = 0  # requests that wait for too long, since anything was answered
+        self._before: Request | None = None  # the last message, and
+        self._new: set[Id] = set()  # its random values that were new
+        self.says_more = False
+        """The last message is no question, and no first answer: it repeats a random value of its sender, or one that
+        another message had repeated.
+        """
         self.is_over = False
         """The search for ids is over."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known which field has the id."""
+        return self._field is not None
 
     def take(self, event: Message) -> Request | None:
         """The request that a message answers; None if it answers none, or nobody knows."""
@@ -189,14 +223,29 @@ class BodyIds:
         if self._field is None and (self._barren >= _BARREN or self._looked >= _FRUITLESS):
             self.give_up()
             return None
-        found: Request | None = None
+        found = self._turn(event, fields) if self._field is None else None
         if self._field is not None:
             event.expects_reply = False
+        mine, other = self._sides[event.src], self._sides[event.dst]
+        old = {key for key in fields if key[0] == _ANYWHERE and (mine.has(key) or other.has(key))}
+        self.says_more = any(mine.has(key) or key in other.over for key in old)
         for key in fields:
-            if self._field in (None, key[0]):
+            # A message that speaks of an earlier one may have an id of its own; that asks nothing.
+            is_own = key[0] == _ANYWHERE and old and key not in old
+            if self._field in (None, key[0]) and not is_own:
                 found = self._see(event, form, key, hash(fields)) or found
         self._pay()
         return found
+
+    def _turn(self, event: Message, fields: Sequence[Id]) -> Request | None:
+        """The message just before this one, if this one repeats a random value that the other side gave it first."""
+        before, new, random = self._before, self._new, {(name, one) for name, one in fields if _is_random(one)}
+        sides = self._sides.values()
+        is_whole = self._is_whole
+        self._new = {key for key in random if is_whole and not any(side.has(key) for side in sides)}
+        self._before = request_of(event, 0) if self._new else None
+        is_answer = before is not None and before.src == event.dst and not new.isdisjoint(random)
+        return before if is_answer and before is not None and can_know(event, before.offset) else None
 
     def _see(self, event: Message, form: Form, key: Id, content: int) -> Request | None:
         """A message has this field; returns the request that it answers, if that is known by it."""
@@ -206,9 +255,18 @@ class BodyIds:
         answers = (event.src, form) not in self._asking
         is_answer = asked is not None and can_know(event, asked.request.offset) and answers
         if asked is not None and is_answer:
-            self._answer(event, form, key, asked)
+            is_new = count not in asked.touched
+            if is_new:
+                count.answering += 1
+                asked.touched.append(count)
+            is_reply = self._field is None or count.answers
+            if is_reply:
+                self._answer(event, key, asked, count)
+            if is_new:
+                self._learn(event, form, key, asked)
             if self._field is not None:
-                return asked.request if count.answers and not (asked.is_changed or asked.is_again) else None
+                is_clear = is_reply and count.answers and not (asked.is_changed or asked.is_again)
+                return asked.request if is_clear else None
         is_more = (is_answer or key in other.over) and answers  # perhaps one more part of an answer
         if self._field is not None and is_more:
             return None
@@ -226,17 +284,20 @@ class BodyIds:
             event.expects_reply = count.expects_reply
         return None
 
-    def _answer(self, event: Message, form: Form, key: Id, asked: _Asked) -> None:
-        """A message has a value that the other side gave a field first."""
-        field, value = key
-        mine, other = self._sides[event.src], self._sides[event.dst]
+    def _answer(self, event: Message, key: Id, asked: _Asked, answering: _FormCount) -> None:
+        """A message has a value that the other side gave a field first, and is the reply."""
+        other = self._sides[event.dst]
+        asked.touched.remove(answering)
         other.close(key)
-        asking, answering = other.count(field, asked.form), mine.count(field, form)
-        asking.answered += 1
-        answering.answering += 1
+        other.count(key[0], asked.form).answered += 1
         if self._field is not None:
             self._told = 0
             self._slowest_ns = max(self._slowest_ns, event.time_ns - asked.request.time_ns)
+
+    def _learn(self, event: Message, form: Form, key: Id, asked: _Asked) -> None:
+        """Such a message is evidence of which field is the id, and of who asks by which form."""
+        field, value = key
+        asking, answering = self._sides[event.dst].count(field, asked.form), self._sides[event.src].count(field, form)
         pair = field, asked.form, form
         if (event.dst, asked.form) in self._asking or (pair not in self._evidence and len(self._evidence) >= _FORMS):
             return
@@ -260,8 +321,8 @@ class BodyIds:
             for key, asked in [*takewhile(lambda one: one[1].request.time_ns < until_ns, side.open.items())]:
                 side.overdue[key] = side.open.pop(key)
                 count = side.count(self._field, asked.form)
-                count.unanswered += 1
-                is_question = (address, asked.form) in self._asking and not asked.is_changed
+                count.unanswered += not asked.touched
+                is_question = (address, asked.form) in self._asking and not (asked.is_changed or asked.touched)
                 if is_question and count.expects_reply and self._told < _TOLD:
                     found.append(asked.request)
                     self._told += 1
@@ -269,6 +330,8 @@ class BodyIds:
 
     def lose(self) -> None:
         """Octets are missing, so nobody knows which requests wait."""
+        self._is_whole = self.says_more = False
+        self._new = set()
         for side in self._sides.values():
             side.clear()
         self._pay()
@@ -285,6 +348,11 @@ class BodyIds:
         """Take room for what is remembered."""
         if not self._share.hold(sum(side.trim() for side in self._sides.values())):
             self.give_up()
+
+
+def has_random(frames: Sequence[Octets]) -> bool:
+    """Whether a message has a field with a random value, which may be an id."""
+    return any(name == _ANYWHERE for name, _ in _read(frames)[1])
 
 
 def _read(frames: Sequence[Octets]) -> tuple[Form, tuple[Id, ...]]:
@@ -324,6 +392,19 @@ def _fields(name: str, value: Any, depth: int) -> Iterator[Id]:
             yield from _fields(f"{name}.{place}", one, depth + 1)
     elif (type(value) is int and value) or (isinstance(value, str | bytes) and 0 < len(value) <= _VALUE):
         yield name, value
+        if _is_random(value):
+            yield _ANYWHERE, value
+
+
+def _is_random(value: object) -> bool:
+    """Whether a value is long, and as uneven as those that are drawn by lot: such as a UUID, as octets or as text."""
+    if not isinstance(value, str | bytes) or len(value) < _RANDOM:
+        return False
+    text = value if isinstance(value, bytes) else value.encode()
+    if len(set(text)) < _RANDOM // 2:
+        return False
+    is_text = text.isascii() and text.decode().isprintable()
+    return not is_text or (any(48 <= one < 58 for one in text) and text.replace(b"-", b"").isalnum())
 
 
 def _is_word(value: object) -> bool:

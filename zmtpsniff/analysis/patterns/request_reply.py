@@ -4,7 +4,8 @@ A reply has the envelope of its request: all that stands before the delimiter, o
 other peer may answer in any order. So a reply belongs to a request only if no other request with that envelope is open,
 or if the reply passed a proxy and its pair on the other side is known.
 
-Messages without an envelope may have an id in their bodies instead (:mod:`~zmtpsniff.analysis.patterns.body_ids`).
+Messages without an envelope, or with a delimiter alone, may have an id in their bodies instead
+(:mod:`~zmtpsniff.analysis.patterns.body_ids`).
 
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened. But
 of two independent events either may come first. So the order of events does not show who knew what; acknowledgments do
@@ -17,7 +18,7 @@ from typing import Any
 from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.dossier import gives_work, is_of_worker, says_ready
-from zmtpsniff.analysis.patterns.body_ids import BodyIds
+from zmtpsniff.analysis.patterns.body_ids import BodyIds, has_random
 from zmtpsniff.analysis.patterns.conversation import RoomShare, Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
@@ -45,7 +46,7 @@ class RequestReply(Rules):
         self._is_req, self._is_rep = "REQ" in addresses, "REP" in addresses
         self._strict = self._is_proven = self._is_req or self._is_rep
         self.waits = True
-        # Of messages that have no envelope, as the first one shows.
+        # Of messages that have no envelope, as the first one shows, or a delimiter alone and a random value.
         self._ids: BodyIds | None = None
         self._askers: dict[bool, str] = {}
         if self._strict:
@@ -100,8 +101,8 @@ class RequestReply(Rules):
         key = key_of(frames, envelope)
         if key is None and self._strict:
             key = 0
-        if not self._strict and envelope is None and not self._has_begun:
-            self._ids = BodyIds(self._exchange.room, *self._types)
+        if not (self._strict or self._has_begun) and (envelope is None or (not key and has_random(frames))):
+            self._ids = BodyIds(self._exchange.room, *self._types, is_whole=not self._began_late)
         is_first, self._has_begun = not self._has_begun, True
         if is_first and self._types[event.dst] == "ROUTER" and says_ready(frames):
             self._askers = {True: event.dst, False: event.dst}
@@ -119,24 +120,28 @@ class RequestReply(Rules):
             asks = event.src == self._askers.setdefault(key != 0, event.src)
         asks, meant = self._follow_back(event, key, asks)
         request = None
-        if key is not None and asks is not None:
+        by_id = self._follow_ids(event) if self._ids is not None and not key else None
+        tells = self._ids is None or not (self._ids.is_known or self._ids.says_more)
+        if key is not None and asks is not None and tells:
             if asks:
                 self._ask(event, key)
             else:
-                request = self._answer(event, key, meant)
-        elif self._ids is not None and envelope is None:
-            self._follow_ids(self._ids, event)
+                request = self._answer(event, key, meant or (by_id and by_id.place))
+        if by_id is not None:
+            event.latency_ns = latency_ns(event, by_id.time_ns)
+            event.request, event.request_part, event.paired = by_id.packet, by_id.part, "id"
         self._follow_on(event, asks, request)
 
-    def _follow_ids(self, ids: BodyIds, event: Message) -> None:
-        """Pair a message without an envelope by an id in its body."""
+    def _follow_ids(self, event: Message) -> Request | None:
+        """The request of a message by an id in its body."""
         self.pass_time(event.time_ns)
-        request = ids.take(event)
-        if ids.is_over:
+        assert self._ids is not None
+        request = self._ids.take(event)
+        if self._ids.is_over:
             self._ids = None
-        elif request is not None:
-            event.latency_ns = latency_ns(event, request.time_ns)
-            event.request, event.request_part, event.paired = request.packet, request.part, "id"
+        elif self._ids.is_known:
+            self._requests.clear()
+        return request
 
     # ------------------------------------------------------------------ messages in columns
 
