@@ -34,11 +34,15 @@ def test_the_slowest_come_first() -> None:
     [
         (("--lost", PROXY), "nothing is lost: 6 requests, all answered"),
         (("--lost", FIXTURES / "m31_push_pull.pcap"), "nothing is lost: 14 jobs"),
+        (
+            ("--lost", FIXTURES / "m31_pub_sub.pcap"),
+            "14 publications: zmtpsniff diagnose says whether subscribers missed some",
+        ),
         (("-Y", "packet == 1", PROXY), "no way has a message that passes -Y"),
         ((FIXTURES / "m31_heartbeat.pcap",), "no way to show: nothing in 3 messages tells which one answers another"),
         ((FIXTURES / "sec_plain_refused_435.pcap",), "no way to show: there is no message"),
     ],
-    ids=["answered", "jobs", "filter", "nothing", "no message"],
+    ids=["answered", "jobs", "publications", "filter", "nothing", "no message"],
 )
 def test_it_says_why_there_is_nothing_to_show(arguments: tuple[object, ...], line: str) -> None:
     assert run("trace", *arguments).stdout.splitlines() == [line]

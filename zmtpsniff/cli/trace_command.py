@@ -152,9 +152,14 @@ class _Writer:
             if not messages:
                 return "no way to show: there is no message"
             return f"no way to show: nothing in {plural(messages, 'message')} tells which one answers another"
-        told = ", ".join(plural(count, kind) for kind, count in self._followed.items())
-        answered = ", all answered" if self._followed["request"] and self._are_answered else ""
-        return f"nothing is lost: {told}{answered}"
+        told = {kind: plural(count, kind) for kind, count in self._followed.items()}
+        if "request" in told and self._are_answered:
+            told["request"] += ", all answered"
+        published = told.pop("publication", None)  # one that a publisher drops has no way
+        parts = [f"nothing is lost: {', '.join(told.values())}"] if told else []
+        if published:
+            parts.append(f"{published}: zmtpsniff diagnose says whether subscribers missed some")
+        return "; ".join(parts)
 
     def _show(self, ways: "Sequence[Way]") -> None:
         if self._ladder is None:

@@ -91,6 +91,7 @@ def test_a_topic_is_misspelt_though_another_one_matches(
     (found,) = diagnosis.findings()
     assert (found.severity, found.suggestion) == (severity, suggestion)
     assert found.endpoints == ["10.9.0.28:57246", "10.9.0.23:7488"]
+    assert found.advice.startswith("Nothing, if there was no such news yet. ") == (suggestion is None)
 
 
 @pytest.mark.parametrize(

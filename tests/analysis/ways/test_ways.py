@@ -13,13 +13,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Message, Place, at_hand
+from dissectors.events import AnyEvent, Message, Place, Problem, at_hand
 from tests.analysis.ways.scenes import MS, Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
 from tests.support.footprint import entries, reachable
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.records import Leg, Way
@@ -449,6 +450,17 @@ def test_a_router_ignores_who_comes_back_with_its_identity_too_early() -> None:
     (told,) = [one for one in findings if one.code == "identity-shared"]
     assert (told.severity, told.endpoints, told.evidence[0].packet) == ("note", ["10.9.0.47:52282"], 1426)
     assert not [one for one in findings if one.code == "not-passed-on"]
+
+
+def test_of_two_with_one_identity_that_are_both_alive_none_came_back() -> None:
+    diagnosis = Diagnosis()
+    diagnosis.take(list(zmtpsniff.open(BROKERS / "identity_ignored.pcap.gz")))
+    (back,) = (one for one in diagnosis.findings() if one.code == "identity-shared")
+    assert back.certainty == "likely"
+    seen = back.evidence[0]
+    diagnosis.take([Problem("warning", "identity-in-use", "both stay", back.first_ns, seen.packet, seen.flow)])
+    (shared,) = (one for one in diagnosis.findings() if one.code == "identity-shared")
+    assert shared.summary == "both stay"
 
 
 def test_a_broker_that_hangs_is_to_blame_though_its_client_comes_back_with_its_identity() -> None:

@@ -145,7 +145,7 @@ class Identities(Inquiry):
             )
         ignored: dict[_Key, list[_Return]] = {}
         for returned in self._returns.values():
-            if returned.ignored.count:
+            if returned.ignored.count and returned.key not in self._sharers:  # else it is known why
                 ignored.setdefault(returned.key, []).append(returned)
         for (router, identity), several in ignored.items():
             seen = Occurrences.all_of(one.ignored for one in several)

@@ -351,6 +351,9 @@ _MISSED_ADVICE = (
     "Look at what the publisher does with this subscription: ZMQ_XPUB_MANUAL leaves it to the program. Behind one "
     "address there may be several publishers. A subscriber that is too slow gets nothing either."
 )
+_RARE_ADVICE = (
+    "Nothing, if there was no such news yet. Else correct the topic: each octet of it counts, from the first on."
+)
 _WAITING_ADVICE = "Nothing, if there was no news. Else look at the publisher, or at what should publish through it."
 
 
@@ -382,7 +385,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     else:
         if got_nothing and len(topics) == 1:
             what = f"{who}: no message matches its {noun} {quoted(topics[0])}"
-        certainty, advice = "possible", None
+        certainty, advice = "possible", None if got_nothing or near is not None else _RARE_ADVICE
         known = (
             f"{server} sent {copies}{whom} meanwhile, none of which begins with "
             f"{listed((quoted(topic) for topic in topics), 1)}; {they_got} {listed(_examples(publisher))}"
