@@ -6,8 +6,9 @@ import pytest
 from msgspec import structs
 
 import zmtpsniff
-from dissectors.events import Command, Message, Subscription
-from tests.analysis.findings.diagnoses import diagnose
+from dissectors.events import Command, Connection, Message, Subscription
+from tests.analysis.findings.diagnoses import diagnose, diagnose_events
+from tests.analysis.ways.scenes import MS, Scene
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
@@ -125,3 +126,30 @@ def test_a_misspelt_topic_is_of_who_wants_it_also_if_octets_of_its_connection_ar
     save(tmp_path / "gap.pcap", packets)
     found = [one for one in diagnose(tmp_path / "gap.pcap") if one.severity != "note"]
     assert [(one.code, one.endpoints[0]) for one in found] == [("subscription-unmatched", "10.9.0.28:57246")]
+
+
+@pytest.mark.parametrize("closed", [(1,), (2, 1)])
+@pytest.mark.parametrize(
+    ("apart_ms", "topic", "is_told"), [(1, b"stat.", False), (1, b"state.", True), (400, b"stat.", True)]
+)
+def test_a_subscriber_of_two_publishers_has_each_topic_from_one_of_them(
+    closed: tuple[int, ...], apart_ms: int, topic: bytes, is_told: bool
+) -> None:
+    """Circus has one for events and one for statistics; a SUB that connects to both subscribes to all at each."""
+    scene, ends = Scene(), {1: ("10.0.0.1:40001", "10.0.0.9:5556"), 2: ("10.0.0.1:40002", "10.0.0.9:5557")}
+    for flow, (client, server) in ends.items():
+        scene.connect(flow, client, server, types=("SUB", "PUB"))
+        for wanted in (b"watcher.", topic):
+            place = scene.now_ns, 10 * flow, flow, client, server
+            scene.events.append(Subscription(*place, "subscribe", wanted, "command"))
+        scene.now_ns += apart_ms * MS
+    for _ in range(5):
+        scene.say(1, b"watcher.a", b"x", by_server=True, after_ms=100).matched = b"watcher."
+        scene.say(2, b"stat.a", b"x", by_server=True, after_ms=100).matched = b"stat."
+    for flow in closed:
+        scene.close(flow)
+        over = scene.events.pop()
+        assert isinstance(over, Connection)
+        scene.events.append(structs.replace(over, handshake="complete"))
+    told = [one for one in diagnose_events(scene.events) if one.code == "subscription-unmatched"]
+    assert any(topic.decode() in one.summary for one in told) is is_told

@@ -21,6 +21,9 @@ A publisher knows a subscription only when it has come, and a copy may come afte
 are missed only if they are some time after the one and before the other, and only if they matched a subscription of
 the one who got them: a publisher with ZMQ_INVERT_MATCHING sends the others.
 
+A SUB may connect to several publishers, and subscribes to all its topics at each of them. Such connections come from
+one host, have the same topics, and the subscriptions come at the same time. Then it is enough that one has a topic.
+
 A RADIO sends to groups that a DISH has joined. A group is a topic that must match as a whole. So here an octet stands
 behind each group that none has in it.
 """
@@ -33,7 +36,7 @@ from typing import Literal
 
 import msgspec
 
-from dissectors.address import has_bound_port
+from dissectors.address import has_bound_port, host_of
 from dissectors.events import Command, Connection, Message, Octets, Severity, Subscription, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -47,8 +50,10 @@ _PUBLISHED = 500  # different beginnings of messages to remember for each publis
 _LONGEST = 64  # octets of them
 _TOPICS = 200  # of one subscriber
 _SUSPECTS = 2000
+_SIBLINGS = 100  # connections of one host with the same topics
 _LEAST_MESSAGES = 3
 _LEAST_NS = 300_000_000
+_TOGETHER_NS = 100_000_000  # the connections of one socket have a subscription within this time
 _IDLE_NS = 5_000_000_000  # so long a subscriber may be without any subscription
 _SEPARATOR = re.compile(rb"[\s./:_\0-]")
 _END = b"\0"  # of a group
@@ -247,6 +252,8 @@ class Topics(Inquiry):
         self._subscribers: dict[int, _Subscriber] = {}
         self._suspects: list[_Suspect] = []
         self._matched: Ledger[str, set[bytes]] = Ledger(set)  # by subscriber: topics that came on connections now over
+        # By host and all its topics: of connections now over, when one of these was wanted, and which of them came.
+        self._siblings: Ledger[tuple[str, frozenset[bytes]], list[tuple[int, set[bytes]]]] = Ledger(list)
         self._without: list[tuple[str, str, Dossier, int]] = []  # address, publisher, connection, its end
         self._origins: Ledger[bytes, str] = Ledger(str)  # by topic: who wanted it, and does not repeat what others want
 
@@ -308,6 +315,10 @@ class Topics(Inquiry):
                 self._without.append((subscriber.address, subscriber.server, dossier, until_ns))
         if has_bound_port(subscriber.address) and subscriber.matched:
             self._matched.at(subscriber.address).update(islice(subscriber.matched, _TOPICS))
+        elif len(subscriber.topics) > 1 and subscriber.matched:
+            siblings = self._siblings.at(_socket_of(subscriber))
+            if len(siblings) < _SIBLINGS:
+                siblings.append((_wanted_ns(subscriber), subscriber.matched))
         for topic in subscriber.topics:
             if not subscriber.has(topic) and len(self._suspects) < _SUSPECTS:
                 self._suspects.append(_Suspect(subscriber, topic, until_ns))
@@ -321,14 +332,24 @@ class Topics(Inquiry):
         matched = {address: set(topics) for address, topics in self._matched.items() if self._suspects}
         for subscriber in self._subscribers.values() if self._suspects else ():
             matched.setdefault(subscriber.address, set()).update(subscriber.matched)
+        siblings = {one: [*those] for one, those in self._siblings.items() if self._suspects}
+        for subscriber in self._subscribers.values() if self._suspects else ():
+            if len(subscriber.topics) > 1 and subscriber.matched:
+                sibling = _wanted_ns(subscriber), subscriber.matched
+                siblings.setdefault(_socket_of(subscriber), []).append(sibling)
         wanted = {suspect.topic for suspect in self._suspects if not suspect.repeats}
         for suspect in self._suspects:
             judged = suspect.judge()
             if judged is None or (suspect.repeats and suspect.topic in wanted and judged[0] in ("typo", "never")):
                 continue
-            others = matched.get(suspect.address, ())
+            together = [
+                topics
+                for wanted_ns, topics in siblings.get(_socket_of(suspect), ())
+                if abs(wanted_ns - _wanted_ns(suspect)) < _TOGETHER_NS
+            ]
+            others = set(matched.get(suspect.address, ())).union(*together)
             if judged[0] != "missed" and any(map(suspect.topic.startswith, others)):
-                continue  # a bound subscriber, such as that of a proxy, has it from another publisher
+                continue  # its socket has it from another publisher
             reason, near = judged
             if near is not None:
                 meant[suspect.topic] = near
@@ -345,6 +366,16 @@ class Topics(Inquiry):
             advice = "Call zmq_setsockopt with ZMQ_SUBSCRIBE: a SUB socket gets nothing before. An empty topic is all."
             known = "its connection has no subscription"
             yield Claim("subscription-unmatched", summary, known, seen, [address, server], "note", advice=advice)
+
+
+def _socket_of(one: _Subscriber | _Suspect) -> tuple[str, frozenset[bytes]]:
+    """What the connections of one socket have in common."""
+    return host_of(one.address), frozenset(one.topics)
+
+
+def _wanted_ns(one: _Subscriber | _Suspect) -> int:
+    """When the first subscription came that is still there."""
+    return next(iter(one.topics.values())).since_ns
 
 
 _MISSED_ADVICE = (
