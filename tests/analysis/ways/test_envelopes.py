@@ -95,3 +95,32 @@ def test_a_router_puts_the_sender_where_the_receiver_stood(are_named: bool) -> N
     for way in ways:
         flows = {leg.flow for leg in way.legs if leg.certain}
         assert any(flows <= pair for pair in ({1, 4}, {2, 3})), "a certain leg is wrong"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_replies_over_two_brokers_in_any_order_have_the_envelopes_of_their_requests(order: tuple[int, ...]) -> None:
+    """The ROUTER of the second broker has one id for all that the first one passes on, and the bodies tell nothing.
+
+    When the first requests come, nobody knows the ids of the connections yet.
+    """
+    scene = Scene()
+    for client in range(3):
+        scene.connect(client + 1, f"10.0.0.{client + 1}:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(11, "10.0.2.1:40000", "10.0.1.1:5556", types=("ROUTER", "DEALER"))
+    scene.connect(21, "10.0.3.1:40000", "10.0.2.1:5557", types=("DEALER", "ROUTER"))
+    ids = [b"\x00\x6b\x8b\x45" + bytes([place]) for place in range(3)]
+    ways: list[list[int]] = []
+    for client, body in enumerate((b"one", b"two", b"three")):
+        asked = scene.say(client + 1, b"", body)
+        passed = scene.say(11, ids[client], b"", body, by_server=True)
+        given = scene.say(21, b"", ids[0], ids[client], b"", body, by_server=True)
+        ways.append([asked.packet, passed.packet, given.packet])
+    for client in order:
+        body = b"done %d" % client
+        replies = [
+            scene.say(21, b"", ids[0], ids[client], b"", body),
+            scene.say(11, ids[client], b"", body),
+            scene.say(client + 1, b"", body, by_server=True),
+        ]
+        ways[client] += [reply.packet for reply in replies]
+    assert [[leg.packet for leg in way.legs] for way in scene.ways()] == ways

@@ -1,4 +1,4 @@
-"""Claims of one cause: one socket does not answer, and who waits for it does not answer either.
+"""Claims of one cause: a socket does not answer, so the programs that wait for it do not answer either.
 
 A claim is left out if another one says the same of its socket, and better. It is a note if another one says why: its
 program waits for somebody that does not answer, or somebody that it needs cannot come in.

@@ -369,7 +369,7 @@ class Topics(Inquiry):
 
 
 def _socket_of(one: _Subscriber | _Suspect) -> tuple[str, frozenset[bytes]]:
-    """What the connections of one socket have in common."""
+    """Facts that hold for all connections of one socket."""
     return host_of(one.address), frozenset(one.topics)
 
 

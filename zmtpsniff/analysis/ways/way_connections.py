@@ -69,9 +69,10 @@ class WayConnection(msgspec.Struct, eq=False):
     def given(self, hop: Hop) -> tuple[Hop, bool] | None:
         """The request that was passed on over the connection of a reply, and whether that is certain.
 
-        The numbers and ids in both tell which. If they do not, it is one of several with the same envelope, which get
-        their replies in any order: the oldest stands for it. Where the capture lacks octets, it may as well be the
-        reply to a request that nobody saw, and where it lacks the beginning, too, if several have the envelope.
+        Its envelope tells which, or the numbers and ids in both. If they do not, it is one of several with the same
+        envelope, which get their replies in any order: the oldest stands for it. Where the capture lacks octets, it may
+        as well be the reply to a request that nobody saw, and where it lacks the beginning, too, if several have the
+        envelope.
         """
         asker = self.lines.get(hop.dst)
         if asker is None or not asker.given:
@@ -83,6 +84,8 @@ class WayConnection(msgspec.Struct, eq=False):
             for one in islice(reversed(asker.given), GIVEN)
             if (envelope_of(one) == envelope if is_late else one.routing_id in hop.frames[:-1])
         ]
+        if len(alike) > 1:  # of several brokers, the last may have the same id for all
+            alike = [one for one in alike if envelope_of(one) == envelope] or alike
         if len(alike) > 1:
             for one in alike:
                 one.is_doubtful = True

@@ -24,7 +24,18 @@ from typing import Any
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.columns import PAIR, ROW
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
+from dissectors.events import (
+    AnyEvent,
+    Capture,
+    Command,
+    Connection,
+    Greeting,
+    Message,
+    Octets,
+    Payload,
+    Problem,
+    at_hand,
+)
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers, says_ready, task_of
 from zmtpsniff.analysis.event_times import retimed
@@ -600,16 +611,21 @@ class Ways:
         if join.is_back:
             self._mark_answered(hop)
             return
-        manners = hop.line.manners
         hop.measure()
-        if hop.depth < manners.depth or not manners.depth:
-            manners.depth = hop.depth
-        manners.giver = hop.src
-        hop.routing_id = join.routing_id
-        hop.line.given[hop] = None
+        self._give(hop, join.routing_id)
         self._jobs[hop.flow] = hop
         if hop.line.dst_kind == "REQ":
             self._drop_ready(hop)
+
+    @staticmethod
+    def _give(hop: Hop, routing_id: Octets) -> None:
+        """A broker gives a request to its peer, whose reply has the routing id of who asked."""
+        manners = hop.line.manners
+        if hop.depth < manners.depth or not manners.depth:
+            manners.depth = hop.depth
+        manners.giver = hop.src
+        hop.routing_id = routing_id
+        hop.line.given[hop] = None
 
     def _join_piece(self, hop: Hop, join: Join) -> None:
         """The way that begins with this message is a piece of another one."""
@@ -619,6 +635,8 @@ class Ways:
             is_certain = not join.before.is_doubtful and self._excludes_earlier(hop, join)
             join.before.way.take_over(hop.way, join.before, "envelope", certain=is_certain)
             hop.reply = join.is_back
+            if not (join.is_back or hop.answered):
+                self._give(hop, join.routing_id)
 
     def _put_before(self, asked: Hop, way: OpenWay) -> None:
         """Make a way a piece of the way of a request, since its last message most likely led to the reply.
