@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dissectors.address import host_of
-from dissectors.events import Capture, Message, Problem
+from dissectors.events import Capture, Message, Payload, Problem
 from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
 from tests.analysis.ways.scenes import Scene
 from tests.support.one_host import save_on_one_host
@@ -270,6 +270,27 @@ def test_a_proxy_loses_nothing_that_only_a_subscriber_wanted_who_leaves(leaves: 
         scene.say(2 if number < 10 else 3, b"news", b"%d" % number, by_server=True)
     scene.now_ns += 2_000_000_000
     assert ("not-passed-on" in [one.code for one in told(scene)]) is not leaves
+
+
+@pytest.mark.parametrize(("kind", "codes"), [("apply_request", ["request-unanswered"]), ("comm_msg", [])])
+def test_an_engine_that_owes_the_reply_that_its_protocol_promises_is_to_blame(kind: str, codes: list[str]) -> None:
+    """A client of engines has a DEALER without delimiters, which may as well only tell them something."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("ROUTER", "ROUTER"))
+    for number in range(6):
+        call = scene.say(1, b"call %d" % number)
+        header = {"msg_id": f"{number:08x}-0000-4000"}
+        call.payload = Payload("jupyter", kind, {"msg_type": kind, "header": header})
+        given = scene.say(2, b"\0\0\0\0\1", *call.frames, by_server=True)
+        if number == 3:
+            scene.now_ns += 10_000_000_000
+            continue
+        scene.say(2, b"\0\0\0\0\1", b"done %d" % number, answers=given)
+        scene.say(1, b"done %d" % number, by_server=True, answers=call)
+    found = told(scene)
+    assert [one.code for one in found] == codes
+    assert all(one.endpoints == ["10.0.2.1:40000"] for one in found)
 
 
 @pytest.mark.parametrize(("answered_before", "severity"), [(True, "note"), (False, "warning")])

@@ -361,13 +361,14 @@ class Relays(Inquiry):
         return self._identities.has_returned(last.flow) and place.passed_ns > last.time_ns
 
     def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
-        """The reason to tell that a REQ of a broker got no reply; empty if it waited hardly longer than usual.
+        """The reason to tell that a client of a broker got no reply; empty if it waited hardly longer than usual.
 
         The broker itself may be the place that does not answer, such as one that has no worker for a service.
         """
-        line = way.first.line
-        is_of_req = line.src_kind == "REQ" and (len(way.hops) > 1 or self.passes_on(way.first.dst))
-        if not (way.first.asks if line.pushed_forms is not None or line.has_ids else is_of_req):
+        first, line = way.first, way.first.line
+        waits = line.src_kind == "REQ" or first.is_promised
+        is_passed = len(way.hops) > 1 or self.passes_on(first.dst)
+        if not (first.asks if line.pushed_forms is not None or line.has_ids else waits and is_passed):
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
         if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):

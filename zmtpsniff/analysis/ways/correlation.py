@@ -14,6 +14,11 @@ from zmtpsniff.analysis.ways.hops import Hop
 
 _HELD = 4096  # messages at one host
 _TOKENS = 65_536  # of all hosts that are remembered
+# Of Jupyter's shell channel (Messaging in Jupyter, 5.4), and of the engines of IPython Parallel.
+_PROMISED = frozenset(
+    f"{what}_request"
+    for what in ("apply", "comm_info", "complete", "execute", "history", "inspect", "is_complete", "kernel_info")
+)
 _GONE = object()  # a message whose way is over, and which nobody has passed on
 
 
@@ -27,6 +32,11 @@ def ids_of(payload: Payload) -> frozenset[bytes] | None:
     headers = [payload.fields.get(name) for name in ("header", "parent_header")]
     ids = [header.get("msg_id") for header in headers if isinstance(header, dict)]
     return frozenset(number.encode() for number in ids if isinstance(number, str))
+
+
+def asks_by_name(payload: Payload) -> bool:
+    """Whether a message is a request to which its protocol promises a reply, wherever the message stands."""
+    return payload.protocol == "jupyter" and payload.fields.get("msg_type") in _PROMISED
 
 
 class _Fresh(msgspec.Struct, eq=False):

@@ -180,6 +180,7 @@ class Hop(msgspec.Struct, eq=False):
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
+    is_promised: bool = False  # its protocol promises an answer
     depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
     answered: bool = False  # its receiver answered on the same connection
     is_overtaken: bool = False  # later messages came here before it, perhaps what its receiver did with it

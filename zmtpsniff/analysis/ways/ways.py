@@ -40,7 +40,7 @@ from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers, says_ready, task_of
 from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.correlation import Correlation, ids_of
+from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
@@ -328,6 +328,7 @@ class Ways:
         if event.payload is not None:
             is_idle = _is_housekeeping(event.payload)
             hop.tokens_ = ids_of(event.payload)
+            hop.is_promised = asks_by_name(event.payload)
         if self._mark is not None:
             hop.mark = self._mark(event)
         if event.expects_reply is not None:
