@@ -55,6 +55,36 @@ def test_different_mechanisms_are_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("versions", "closed_by", "end", "summary"),
+    [
+        (("2.0", None), "server", "fin", "10.0.0.5:5555 refuses the ZMTP 2.0 of 10.0.0.9, which has no security"),
+        ((None, "2.0"), "client", "fin", "10.0.0.9 refuses the ZMTP 2.0 of 10.0.0.5:5555, which has no security"),
+        (("2.0", None), "client", "fin", None),  # it gave up
+        (("2.0", None), "server", "rst", None),
+    ],
+)
+def test_who_has_security_refuses_an_old_version(
+    versions: tuple[str | None, str | None],
+    closed_by: Literal["client", "server"],
+    end: Literal["fin", "rst"],
+    summary: str | None,
+) -> None:
+    """JeroMQ 0.3 at a socket of libzmq with CURVE: this reads the version, and says no more than its signature."""
+    handshakes = Handshakes()
+    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
+    dossier = Dossier(1, MS, 1)
+    for sender, receiver, version in ((client, server, versions[0]), (server, client, versions[1])):
+        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, version=version))
+    over = Connection(
+        1, "tcp", Peer(client, versions[0]), Peer(server, versions[1]), Sides(0, 0), Sides(12, 10), MS, MS, end,
+        handshake="incomplete", closed_by=closed_by,
+    )  # fmt: skip
+    handshakes.end(dossier, over, over.end_ns)
+    found = [one.summary for one in handshakes.claims(99 * MS) if one.code == "mechanisms-differ"]
+    assert found == ([] if summary is None else [summary])
+
+
 @pytest.mark.parametrize(("end", "found"), [("fin", ["sockets-mismatched"]), ("rst", ["handshake-failed"])])
 def test_a_program_that_ends_meanwhile_refuses_nothing(end: Literal["fin", "rst"], found: list[str]) -> None:
     """A RST says that it has not read what came."""

@@ -85,9 +85,10 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "mechanisms-differ": FindingKind(
         "error",
-        "The two sides of a connection want different security mechanisms, so they never talk.",
+        "The two sides of a connection want different security mechanisms, so they never talk. ZMTP 2.0 and earlier "
+        "have none.",
         "Their greetings name different mechanisms, or one side closes the connection as soon as it has read the "
-        "other's.",
+        "other's, or its old version.",
         "Configure the same mechanism (NULL, PLAIN, CURVE) on both sockets.",
         problems=("mechanism-mismatch",),
     ),

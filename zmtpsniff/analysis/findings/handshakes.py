@@ -10,6 +10,7 @@ connection. That is enough, since each step has one reason to end there:
 the last thing said                     why the connection is closed
 ======================================  ==============================================================================
 one whole greeting, one cut short       libzmq reads the other's mechanism, which is not its own: mechanisms-differ
+ZMTP 2.0 or 1.0, and a signature        libzmq with a mechanism or a ZAP domain refuses who has no security: likewise
 PLAIN HELLO, or ERROR 400               user name or password: credentials-refused
 CURVE HELLO                             the server cannot open its box: server-key-wrong
 CURVE INITIATE, or ERROR 400            the ZAP handler does not know the client's key: credentials-refused
@@ -34,7 +35,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dissectors.address import host_of
-from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
+from dissectors.events import Command, Connection, Greeting, Octets, Peer, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.dossier import Dossier, only_looks
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -65,6 +66,10 @@ _MUTE_ADVICE = (
     "What listens there is most likely no ZeroMQ socket: a port of TLS, a balancer or tunnel without a server behind "
     "it, another protocol. `ss -ltnp` on that host says which program it is. If it is one, compare the security "
     "mechanisms."
+)
+_OLD_ADVICE = (
+    "Upgrade the library of the old peer: ZMTP has security from version 3.0 on. libzmq refuses an older peer if its "
+    "own socket has a mechanism (PLAIN, CURVE, GSSAPI) or ZMQ_ZAP_DOMAIN."
 )
 _CURVE_ADVICE = (
     "Let the server's ZAP handler know the client's public key, or give the client the key pair that it knows "
@@ -100,6 +105,7 @@ class _Failures(msgspec.Struct, eq=False):
     details: dict[str, None] = {}
     users: dict[str, None] = {}
     mechanisms: dict[str, None] = {}  # that the host announces
+    refusal: str = ""  # of a peer whose version has no security
     certainty: Certainty = "likely"
 
 
@@ -250,9 +256,10 @@ class Handshakes(Inquiry):
 
     def _note_version(self, dossier: Dossier | None, event: Connection) -> None:
         for peer in (event.client, event.server):
-            if peer.version is not None and peer.version[:2] in ("1.", "2."):
+            version = _old_version(peer)
+            if version:
                 # Of one that connects each connection has a port of its own.
-                old = self._old.at(peer.version)
+                old = self._old.at(version)
                 old.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
                 if len(old.names) < _NAMES:
                     old.names[peer.address if peer is event.server else host_of(peer.address)] = None
@@ -269,6 +276,10 @@ class Handshakes(Inquiry):
             failures.details[detail] = None
         if handshake.user is not None and len(failures.users) < 4:
             failures.users[quoted(handshake.user)] = None
+        refused = _refused_as_old(event) if code == "mechanisms-differ" else None
+        if refused is not None:
+            who, by = key[1:] if refused is event.client else key[:0:-1]
+            failures.refusal = f"{by} refuses the ZMTP {refused.version} of {who}, which has no security"
         if (announced := handshake.mechanisms.get(event.client.address)) is not None:
             failures.mechanisms[announced] = None
         if certainty == "certain":
@@ -309,6 +320,8 @@ class Handshakes(Inquiry):
                 f"{who} announces {announced}, and its peer closes the connection at once",
                 "likely",
             )
+        if _refused_as_old(event) is not None:
+            return "mechanisms-differ", "the connection is closed as soon as the version is announced", "likely"
         if mechanism in (None, "NULL") and len(known) == 2 and "READY" in commands:
             return self._type_reason(event)
         return "", "", "certain"
@@ -359,6 +372,8 @@ class Handshakes(Inquiry):
                 continue
             if code == "credentials-refused":
                 summary, advice = self._refusal_words(host, server, failures)
+            elif failures.refusal:
+                summary, advice = failures.refusal, _OLD_ADVICE
             elif code == "mechanisms-differ":
                 summary = self._mechanism_words(host, server, failures)
             else:
@@ -449,6 +464,19 @@ class Handshakes(Inquiry):
             advice=_HANGS_ADVICE if has_spoken else _MUTE_ADVICE,
             subject=server,
         )
+
+
+def _old_version(peer: Peer) -> str:
+    """The version of a peer, if it has no security; else empty."""
+    return peer.version if peer.version is not None and peer.version[:2] in ("1.", "2.") else ""
+
+
+def _refused_as_old(event: Connection) -> Peer | None:
+    """The peer with an old version that the other one refused, as soon as it had that; None if there is none."""
+    for peer, other in ((event.client, event.server), (event.server, event.client)):
+        if _old_version(peer) and other.version is None and event.closer is other:
+            return peer
+    return None
 
 
 def _undone(host: str, server: str, seen: Occurrences, failed: int) -> Claim:
