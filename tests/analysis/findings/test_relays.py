@@ -246,6 +246,7 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
         scene.say(2, b"news", body, by_server=True, after_ms=300 if number > 90 else 1)
     (found,) = told(scene)
     assert found.code == "replies-slow"
+    assert found.known.endswith("; 10.0.2.1 waits for it"), "the subscriber, and not the publisher"
     diagnosis = Diagnosis()
     diagnosis.stall(Stall(2, "10.0.2.1:40000", "10.0.1.1:5556", "window", 0, scene.now_ns, 1, 3, True))
     diagnosis.take([*scene.events, OVER])

@@ -156,7 +156,8 @@ class RelayPlace:
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if own_ns > self._least_slow_ns:
-            waiting = host_of(passed.dst if taken.reply else taken.src)
+            asks = taken.line.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
+            waiting = host_of(taken.src if asks else passed.dst)
             slow = SlowPassage(
                 own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst),
                 taken.line.manners,
