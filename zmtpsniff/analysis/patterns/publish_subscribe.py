@@ -20,6 +20,7 @@ class Publisher(msgspec.Struct, eq=False):
     """The messages of one publisher, at one address, as its busiest connection shows them."""
 
     messages: int = 0
+    first_ns: int = 0  # when the first of them came
 
 
 class PublishSubscribe(Rules):
@@ -114,7 +115,11 @@ class PublishSubscribe(Rules):
 
     def _tell_what_was_missed(self, event: Subscription) -> None:
         missed = self._publisher.messages
-        if not missed or self._sent or self._dossier.blind:  # what waited for missing octets comes here too late
+        if not missed or self._sent or self._dossier.blind:
+            return
+        if (
+            event.time_ns < self._publisher.first_ns
+        ):  # it waited for packets that the capture lacks, and comes here late
             return
         since = missed - self._before
         meanwhile = f", {since:,} of them since this connection began" if since else ""
@@ -132,6 +137,8 @@ class PublishSubscribe(Rules):
             return  # a message from an XSUB to an XPUB
         self._sent = sent = self._sent + 1
         if sent > self._publisher.messages:
+            if sent == 1:
+                self._publisher.first_ns = event.time_ns
             self._publisher.messages = sent
         first = at_hand(event.frames[0])
         last = self._last
