@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from struct import pack
 from typing import Any
 
 import msgspec
@@ -108,6 +109,12 @@ def two_clocks(one: Scene) -> None:
         say(one, FROM_SERVER, 100, beat=number + 1)
 
 
+def two_binary_clocks(one: Scene) -> None:
+    for number in range(300):
+        for by_server, after_ms in ((FROM_CLIENT, 900), (FROM_SERVER, 100)):
+            one.say(1, b"beat", pack("=LLd", number, 9, one.now_ns / 1e9), by_server=by_server, after_ms=after_ms)
+
+
 def constant(one: Scene) -> None:
     for _ in range(300):
         call(one, 7)
@@ -120,7 +127,7 @@ def loads(one: Scene) -> None:
         say(one, chance.random() < 0.5, chance.randrange(20), load=chance.randrange(1, 100))
 
 
-@pytest.mark.parametrize("play", [two_clocks, constant, loads])
+@pytest.mark.parametrize("play", [two_clocks, two_binary_clocks, constant, loads])
 def test_numbers_that_are_equal_by_accident_pair_nothing(play: Callable[[Scene], None]) -> None:
     one = scene()
     play(one)
@@ -246,6 +253,24 @@ def test_an_id_comes_back_in_another_field_and_heartbeats_are_no_reply() -> None
     }
     others = {content_of(each) for each in learnt if each.request is not None and each.packet not in replies}
     assert others <= {"STREAM"}  # the first of a stream
+    assert problems == []
+
+
+def test_a_word_of_a_binary_header_is_the_id() -> None:
+    """As aiozmq does it: process, random number, number of the call, time, and in a reply whether it failed."""
+    one, chance = scene(), Random(1)
+    pairs = []
+    for number in range(60):
+        asked = [
+            one.say(1, pack("=HHLd", 77, 4711, 2 * number + place, chance.random()), b"add", b"\x92\1\2", after_ms=gap)
+            for place, gap in enumerate((chance.randrange(5, 80), 1))
+        ]
+        for place in sorted(range(2), reverse=number % 2 > 0):
+            header = pack("=HHLd?", 12, 99, 2 * number + place, chance.random(), False)
+            pairs.append((asked[place], one.say(1, header, b"\3", by_server=True)))
+    messages, problems = told(one)
+    replies = {reply.packet: request.packet for request, reply in pairs if reply.packet > 120}
+    assert {each.packet: each.request for each in messages if each.packet in replies} == replies
     assert problems == []
 
 

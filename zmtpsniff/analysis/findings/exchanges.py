@@ -16,6 +16,7 @@ from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 
 _TURNS = 5  # so many replies show that a service answers its peer
+_SKETCHED = 50  # a sketch knows durations to a part that is less than one of so many
 PENDING = 64
 """Requests to remember of one connection."""
 INFERRED = "; that these sockets ask and reply is inferred from their messages"
@@ -76,11 +77,10 @@ class ExchangeCount(msgspec.Struct, eq=False):
             return False
         return self.takes_turns or not self.is_mutual
 
-    @property
-    def latest_ns(self) -> int | None:
-        """How long the slowest reply took if every request so far has its reply, else None."""
-        has_all = self.strict and not self.blind and self.latencies.count >= self.asked
-        return self.latencies.maximum if has_all else None
+    def latest_ns(self, timeout_ns: int, told: int) -> int | None:
+        """How long the slowest reply took if as many came after the timeout as requests were told, else None."""
+        late = self.latencies.above(timeout_ns - timeout_ns // _SKETCHED)
+        return self.latencies.maximum if late >= told and not self.blind else None
 
     def take(self, messages: Sequence[Message]) -> None:
         """Count messages."""

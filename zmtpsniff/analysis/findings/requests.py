@@ -218,8 +218,10 @@ class Requests(Inquiry):
             self._answering.at(replier)
         service.take(exchange)
         told = self._unanswered.get((host_of(exchange.asker), replier))
-        if told is not None and event.flow in told.flows and (latest_ns := exchange.latest_ns) is not None:
-            self._caught_up[event.flow] = latest_ns
+        if told is not None and event.flow in told.flows:
+            latest_ns = exchange.latest_ns(self._timeout_ns, told.flows[event.flow].count)
+            if latest_ns is not None:
+                self._caught_up[event.flow] = latest_ns
         if server_asks and event.server.socket_type in _DEALING and len(service.workers) < _WORKERS:
             service.workers.setdefault(event.client.address, ServiceCount()).take(exchange)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
@@ -243,7 +245,7 @@ class Requests(Inquiry):
             told |= unanswered.flows.keys()
             if self._passes_on(replier):
                 continue  # the place where the way of the request ends is to blame
-            latest = {flow: self._latest_ns(flow) for flow in unanswered.flows}
+            latest = {flow: self._latest_ns(flow, seen.count) for flow, seen in unanswered.flows.items()}
             missing = {flow: seen for flow, seen in unanswered.flows.items() if latest[flow] is None}
             if missing:
                 yield self._claim_unanswered(host, replier, unanswered, missing)
@@ -259,10 +261,10 @@ class Requests(Inquiry):
                 workers = {one: worker for one, worker in service.workers.items() if not self._passes_on(one)}
                 yield from slow_workers(workers)
 
-    def _latest_ns(self, flow: int) -> int | None:
-        """How long the slowest reply of a connection took, if all its requests have their replies."""
+    def _latest_ns(self, flow: int, told: int) -> int | None:
+        """How long the slowest reply of a connection took, if all requests that were ``told`` got theirs in the end."""
         exchange = self._exchanges.get(flow)
-        return exchange.latest_ns if exchange is not None else self._caught_up.get(flow)
+        return self._caught_up.get(flow) if exchange is None else exchange.latest_ns(self._timeout_ns, told)
 
     def _claim_late(self, host: str, replier: str, unanswered: UnansweredRequests, latest_ns: int) -> Claim:
         seen = Occurrences.all_of(unanswered.flows.values())

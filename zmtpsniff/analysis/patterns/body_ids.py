@@ -4,9 +4,9 @@ Theory
 ------
 
 Such sockets put no delimiter in front, and several requests are under way. Then a field of both bodies tells which
-reply is whose: ``"id": 7``, the second item of MessagePack-RPC, a frame with a number. Nobody says which field that is.
-So it is learnt from messages of one *form* (they have the same fields, and name the same method) and those of another
-form that repeat their values:
+reply is whose: ``"id": 7``, the second item of MessagePack-RPC, a frame with a number, a word of a binary header.
+Nobody says which field that is. So it is learnt from messages of one *form* (they have the same fields, and name the
+same method) and those of another form that repeat their values:
 
 - nearly each message of the one form has a new value, and nearly each of the other repeats one that waits;
 - the values are no accident. Two programs that count their own heartbeats have equal numbers, too. So they do not come
@@ -26,8 +26,8 @@ which of them a reply answers.
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import islice, takewhile
-from typing import Any
+from itertools import islice, pairwise, takewhile
+from typing import Any, Literal
 
 import msgspec
 
@@ -45,6 +45,9 @@ _FIELDS = 24  # of one message
 _DEPTH = 2
 _RANDOM = 16  # octets or characters at least of a value that cannot be equal by accident
 _ANYWHERE = "*"  # in place of the field of such a value
+_ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
+_WORD_OCTETS = 4  # of a number in a header
+_HEADER = 40  # octets of a header at most
 _WORD = 16  # a longer one is no name of a method
 _FORMS = 64
 _LEAST = 8  # replies that show which field is the id
@@ -128,7 +131,12 @@ class _Evidence(msgspec.Struct, eq=False):
         step = (last - first) / (len(times) - 1)
         uneven = max(abs(asked - first - place * step) for place, (asked, _) in enumerate(times))
         waits = [answered - asked for asked, answered in times]
-        return max(waits) - min(waits) < uneven / 4
+        spread = max(waits) - min(waits)
+        # Of a clock that left a beat out, a few intervals differ from the others.
+        intervals = sorted(later - earlier for (earlier, _), (later, _) in pairwise(times))
+        usual = intervals[len(intervals) // 2]
+        odd = sum(abs(one - usual) > 4 * spread for one in intervals)
+        return spread < uneven / 4 and odd >= _LEAST // 2
 
 
 class _Side:
@@ -303,7 +311,8 @@ class BodyIds:
             return
         evidence = self._evidence.setdefault(pair, _Evidence())
         evidence.add(value, asked.request.time_ns, event.time_ns)
-        is_enough = evidence.hits >= _LEAST if self._field == field else evidence.is_enough
+        is_sure = field in (self._field, _ANYWHERE)
+        is_enough = evidence.hits >= _LEAST if is_sure else evidence.is_enough
         if asking.asks and answering.answers and is_enough:
             asking_sides = [event.dst] if form == asked.form else self._sides  # who only repeats questions asks nothing
             self._asking.update((side, asked.form) for side in asking_sides)
@@ -364,7 +373,10 @@ def _read(frames: Sequence[Octets]) -> tuple[Form, tuple[Id, ...]]:
     content = next((one for one in values if isinstance(one, dict | list)), None)
     if content is None and len(frames) == 1:
         return (), ()
-    ids = islice((one for place, value in enumerate(values) for one in _fields(str(place), value, 0)), _FIELDS)
+    found = (
+        one for place, value in enumerate(values) for one in (*_words(place, value), *_fields(str(place), value, 0))
+    )
+    ids = islice(found, _FIELDS)
     named = content if content is not None else values
     names = sorted(map(str, named)) if isinstance(named, dict) else [len(named)]
     words = named.values() if isinstance(named, dict) else named
@@ -403,8 +415,7 @@ def _is_random(value: object) -> bool:
     text = value if isinstance(value, bytes) else value.encode()
     if len(set(text)) < _RANDOM // 2:
         return False
-    is_text = text.isascii() and text.decode().isprintable()
-    return not is_text or (any(48 <= one < 58 for one in text) and text.replace(b"-", b"").isalnum())
+    return not _is_text(text) or (any(48 <= one < 58 for one in text) and text.replace(b"-", b"").isalnum())
 
 
 def _is_word(value: object) -> bool:
@@ -414,10 +425,24 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _WORD and not any(map(str.isdigit, value))
 
 
+def _words(place: int, value: object) -> Iterator[Id]:
+    """The words of a frame that may be a header of fixed length, one of which may be an id."""
+    if isinstance(value, bytes) and _WORD_OCTETS < len(value) <= _HEADER and not _is_text(value):
+        for start in range(0, len(value) - _WORD_OCTETS + 1, _WORD_OCTETS):
+            yield f"{place}:{start}", value[start : start + _WORD_OCTETS]
+
+
+def _is_text(octets: bytes) -> bool:
+    return octets.isascii() and octets.decode().isprintable()
+
+
 def _step(before: object, value: object) -> int | None:
     """How far a number, or a text that ends with one, is from the one before; None if they are no such pair."""
     if isinstance(before, int) and isinstance(value, int):
         return value - before
+    if isinstance(before, bytes) and isinstance(value, bytes) and len(before) == len(value):
+        big, little = (int.from_bytes(value, order) - int.from_bytes(before, order) for order in _ORDERS)
+        return min(big, little, key=abs)
     if not (isinstance(before, str) and isinstance(value, str)):
         return None
     (one, number), (other, next_number) = map(_split, (before, value))
