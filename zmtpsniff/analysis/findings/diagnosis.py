@@ -162,9 +162,11 @@ class Diagnosis:
         """The first messages of a connection of a ROUTER have come: perhaps its peer is a worker."""
         flow = messages[0].flow
         self._stop_hearing(flow, self._hear_first)
-        if not self._relays.follows(flow) and self._relays.find_worker(messages[0]):
+        is_followed = self._relays.follows(flow)
+        if self._relays.find_worker(messages[0]):
             self._hear_earlier()
-            self._relays.take(messages)
+            if not is_followed:
+                self._relays.take(messages)
         elif b"" not in messages[0].frames:
             self._on_message[flow] = (*self._on_message.get(flow, ()), self._hear_ids)
             self._hear_ids(messages[1:])

@@ -15,12 +15,11 @@ from typing import NamedTuple
 from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.ledger import Key, Ledger
-from zmtpsniff.analysis.ways.way_connections import ProcessOf
+from zmtpsniff.analysis.ways.way_connections import PROCESS_PATIENCE_NS, ProcessOf
 
 _OPEN = 4096  # connections of one host
 _ENDED = 500  # likewise: a program may do its work in turns, over connections of which one is over when the next begins
 _IDLE = 500  # hosts without open connections; live, each short-lived process is one
-_PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its connection began will never be
 
 # By type, the kinds of messages that it takes or sends; pushed: requests that a PUSH answers, or these answers.
 _UNKNOWN = ""
@@ -201,7 +200,7 @@ class RelayHosts:
     def _follow(self, dossier: Dossier) -> None:
         self.followed.add(dossier.flow)
         if self.process_of is not None and dossier.flow not in self._known:
-            self._unknown[dossier.flow] = dossier.start_ns + _PATIENCE_NS
+            self._unknown[dossier.flow] = dossier.start_ns + PROCESS_PATIENCE_NS
 
     def earlier(self) -> list[Dossier]:
         """The connections that began before, and that are to be followed from now on."""

@@ -137,8 +137,12 @@ class Relays(Inquiry):
         return self.take
 
     def may_have_worker(self, dossier: Dossier) -> bool:
-        """Whether one side of a connection that is not followed may be a worker, and the other one its broker."""
-        return not self.follows(dossier.flow) and {*dossier.types.values()} in _MAY_WORK
+        """Whether one side of a connection may be a worker, and the other one its broker, as nobody knows so far.
+
+        Live, a connection is perhaps followed only until its processes are known.
+        """
+        is_settled = self.follows(dossier.flow) and self._hosts.process_of is None
+        return not is_settled and {*dossier.types.values()} in _MAY_WORK
 
     def find_worker(self, first: Message) -> bool:
         """Follow a broker if the first message of such a connection is its worker's; returns whether it is."""

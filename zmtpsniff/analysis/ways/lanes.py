@@ -35,13 +35,14 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.envelopes import Custody
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
-from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay, Run
 from zmtpsniff.analysis.ways.records import Joined
 
 _REQUESTS = 4096  # at one host
 _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
 _HELD = 256  # messages, the newest, of which some may be requests of a host that asks for the first time
+_UNKNOWN = 16  # questions of a connection whose process is not known yet
 _GIVEN_UP = 64  # lanes of a host that have closed before their questions had replies
 _MEANWHILE = 64  # open requests of a host, the newest, while one of its programs asks
 _ALONE = 4  # a service asks at most once in so many times for no request, but for the first time, when it starts
@@ -65,6 +66,8 @@ class _Lane(msgspec.Struct, eq=False):
     closed_ns: int | None = None  # when its connection was closed; None if it is open
     free_ns: int = 0  # when the service answered what it had asked the last one for
     latest: Hop | None = None  # the last question
+    # Live: what it asked while its process was not known.
+    unknown: deque[OpenWay] = msgspec.field(default_factory=lambda: deque(maxlen=_UNKNOWN))
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
@@ -168,6 +171,7 @@ class Lanes:
         self._held = held
         self._services: Ledger[str, _Service] = Ledger()  # by host
         self._related = Correlation()
+        self._knows_processes = False
 
     def expect(self, host: str, *, is_scheduler: bool = False) -> None:
         """A host has a socket that asks others, perhaps a ROUTER. It may have made it for a request that it has."""
@@ -177,6 +181,28 @@ class Lanes:
                 if hop.line.dst_host == host and not (hop.reply or hop.is_signal or hop.is_passed):
                     self.receive(hop)
         self._services[host].is_scheduler |= is_scheduler
+
+    def move_lane(self, flow: int, before: str, host: str) -> None:
+        """Live: the process that asks on a connection is known now, which was taken for one of the host ``before``."""
+        self._knows_processes = True
+        service = self._services.get(before)
+        lane = None if service is None else service.lanes.pop(flow, None)
+        if lane is None:
+            return
+        self._services[host].lanes[flow] = lane
+        unknown, lane.unknown = lane.unknown, deque()
+        for way in unknown:
+            outer = None if way.is_over else self.asks(way)
+            if outer is not None:
+                outer.before.way.take_over(way, outer.before, outer.joined, certain=outer.is_certain)
+
+    def move_requests(self, line: Line, before: str) -> None:
+        """Live: the process that takes the messages of a sender is known now, likewise."""
+        service = self._services.get(before)
+        if service is not None:
+            for hop in [one for one in service.requests if one.line is line]:
+                del service.requests[hop]
+                self.receive(hop)
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
@@ -214,6 +240,9 @@ class Lanes:
         if service is None:
             return None
         lane = service.lanes[hop.flow]
+        if self._knows_processes and is_loopback(hop.src) and not hop.line.knows_sender:
+            lane.unknown.append(way)
+            return None
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
         if hop.line.knows_sender or not is_loopback(hop.src):  # there all programs have one address
@@ -237,9 +266,9 @@ class Lanes:
         if related is not None and related in service.requests:
             if before is not None and before.way is not related.way:  # nobody may have seen the answer to that
                 hop.free_ns = max(lane.free_ns, before.way.last_ns)
-            return Inner(_last_at(related.way, related, hop.time_ns), "correlation", True)
+            return _inner(service, related, hop, "correlation")
         if hop.line.knows_sender and (only := service.open_request()) is not None:
-            return Inner(_last_at(only.way, only, hop.time_ns), "process", True)
+            return _inner(service, only, hop, "process")
         lane.forget(hop.time_ns - PATIENCE_NS)
         if not lane.pieces:
             lane.reason = service.only_request(hop.src)
@@ -352,6 +381,12 @@ def _join(service: _Service, lane: _Lane, asked: Hop) -> Hop:
             asked.way.take_over(piece, before, joined, certain=False)
             before = asked.way.hops[-1]
     return before
+
+
+def _inner(service: _Service, asked: Hop, hop: Hop, joined: Joined) -> Inner:
+    """A service asks for a request that it is known to work on."""
+    hop.is_unsure = _may_have_waited(service.given_up, asked, hop.time_ns)
+    return Inner(_last_at(asked.way, asked, hop.time_ns), joined, True)
 
 
 def _joint(asked: Hop) -> Joined:

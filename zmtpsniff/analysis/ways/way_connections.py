@@ -23,6 +23,8 @@ from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
 _RESENT = 1024  # pauses of one sender on a connection
+PROCESS_PATIENCE_NS = 10_000_000_000
+"""A process that is not known so long after its connection began will never be."""
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
 
@@ -122,6 +124,14 @@ class WayConnection(msgspec.Struct, eq=False):
         return line
 
 
+class _Unknown(msgspec.Struct):
+    """A sender whose process, or that of its receiver, is not known yet."""
+
+    dst: str
+    line: Line
+    since_ns: int = 0
+
+
 class WayConnections(dict[int, WayConnection]):
     """The connections that last, by flow."""
 
@@ -139,6 +149,7 @@ class WayConnections(dict[int, WayConnection]):
         self._long: list[Receipts] = []  # that are to be trimmed
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
+        self._unknown: dict[tuple[int, str], _Unknown] = {}  # live, by flow and sender
 
     def pause(self, pause: Pause) -> None:
         """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
@@ -195,7 +206,8 @@ class WayConnections(dict[int, WayConnection]):
         self._receipts.pop(flow, None)
         connection = self.pop(flow, None)
         if connection is not None:
-            for line in connection.lines.values():
+            for src, line in connection.lines.items():
+                self._unknown.pop((flow, src), None)
                 self._services.pop((client, line.src_kind), None)  # nobody else talks to it
         return connection
 
@@ -208,19 +220,35 @@ class WayConnections(dict[int, WayConnection]):
         if line is None or (socket_type and line.src_kind != socket_type):
             line = connection.line(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
             line.service = self._services.at((dst, line.src_kind))
-        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
-            self._learn_processes(line, flow, src, dst, self.process_of)
+            if self.process_of is not None:
+                self._unknown[flow, src] = _Unknown(dst, line)
+        if self._unknown and (flow, src) in self._unknown:
+            self._learn_processes(flow, src)
         return line
 
-    def _learn_processes(self, line: Line, flow: int, src: str, dst: str, process_of: ProcessOf) -> None:
-        """Take each process for a host of its own, as soon as it is known."""
-        sender, receiver = process_of(flow, src), process_of(flow, dst)
-        if sender is not None:
-            line.src_host, line.knows_sender = f"process {sender.pid}", True
+    def learn_processes(self, now_ns: int) -> None:
+        """Live: take each process for a host of its own, as soon as it is known. It is ``now_ns``."""
+        for flow, src in [*self._unknown]:
+            unknown = self._unknown[flow, src]
+            unknown.since_ns = unknown.since_ns or now_ns
+            self._learn_processes(flow, src)
+            if now_ns - unknown.since_ns > PROCESS_PATIENCE_NS:
+                self._unknown.pop((flow, src), None)
+
+    def _learn_processes(self, flow: int, src: str) -> None:
+        assert self.process_of is not None
+        unknown = self._unknown[flow, src]
+        line, sender, receiver = unknown.line, self.process_of(flow, src), self.process_of(flow, unknown.dst)
+        if sender is not None and not line.knows_sender:
+            before, line.src_host, line.knows_sender = line.src_host, f"process {sender.pid}", True
             self._lanes.expect(line.src_host)
-        if receiver is not None:
-            line.dst_host, line.knows_receiver = f"process {receiver.pid}", True
+            self._lanes.move_lane(flow, before, line.src_host)
+        if receiver is not None and not line.knows_receiver:
+            before, line.dst_host, line.knows_receiver = line.dst_host, f"process {receiver.pid}", True
             self._lanes.expect(line.dst_host)
+            self._lanes.move_requests(line, before)
+        if line.knows_sender and line.knows_receiver:
+            del self._unknown[flow, src]
 
 
 def _sent_by(kind: str) -> Kind | None:

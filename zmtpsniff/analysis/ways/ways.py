@@ -229,6 +229,8 @@ class Ways:
 
     def over(self) -> list[OpenWay]:
         """The ways of which no more will come; each is returned once, and has its record before the next call."""
+        if self.connections.process_of is not None:
+            self.connections.learn_processes(self._now_ns)
         if not self._is_due():
             return []
         self.endings.pass_time(self._now_ns)
