@@ -182,3 +182,26 @@ def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str]
     assert refused[0].summary.startswith(summary)
     assert refused[0].evidence
     assert severity == "note" or "the capture lacks the SYNs" in refused[0].known
+
+
+@pytest.mark.parametrize(
+    ("attempts", "when_ms", "expected"),
+    [
+        (_attempts("refused", RHYTHM), 2000, SERVER),
+        (_attempts("refused", RHYTHM), 4000, SERVER),  # perhaps it tries again soon
+        (_attempts("refused", RHYTHM), 5000, ""),
+        (_attempts("refused", SLOW), 32_500, SERVER),
+        # The next SYN of Linux comes at 31 s.
+        ([Attempt("silent", 1, "10.0.0.9:40000", SERVER, 5, 0, 15_000 * MS, 5)], 30_000, SERVER),
+        ([Attempt("silent", 1, "10.0.0.9:40000", SERVER, 5, 0, 15_000 * MS, 5)], 60_000, ""),
+    ],
+)
+def test_a_program_that_gave_up_waits_for_nobody(attempts: list[Attempt], when_ms: int, expected: str) -> None:
+    """It ended, and another one on its host does not answer some time later."""
+    endpoints = Endpoints([])
+    endpoints.attempt(Attempt("accepted", 50, "10.0.0.8:50000", SERVER, 1, 0, 0, 1))
+    for attempt in attempts:
+        endpoints.attempt(attempt)
+    assert endpoints.sought_by("10.0.0.9", when_ms * MS) == expected
+    assert endpoints.lost_by("10.0.0.9", when_ms * MS) == expected
+    assert endpoints.sought_by("10.0.0.8", when_ms * MS) == endpoints.lost_by("10.0.0.8", when_ms * MS) == ""

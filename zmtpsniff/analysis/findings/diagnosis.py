@@ -52,7 +52,6 @@ from zmtpsniff.words.set_clocks import ForwardJumps, later
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
-_SOON_NS = 1_000_000_000  # after a service had closed a connection, its client tries to come back
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 _EARLY_MESSAGES = 64  # likewise
 _EARLY_OCTETS = 65_536  # likewise, of messages
@@ -450,7 +449,7 @@ class Diagnosis:
         awaited = self._endpoints.waited_for(host, seen.last_ns or 0)
         if awaited:
             when = "by then, where nobody listened at first"
-        elif awaited := self._endpoints.lost_by(host, (seen.first_ns or 0) + _SOON_NS):
+        elif awaited := self._endpoints.lost_by(host, seen.first_ns or 0):
             when = "meanwhile, where nobody listens any more"
         else:
             return claim
@@ -465,8 +464,9 @@ class Diagnosis:
             return claim
         address = next(iter(claim.endpoints))
         host = host_of(address)
-        lost = self._endpoints.lost_by(host, (claim.occurrences.first_ns or 0) + _SOON_NS)
-        sought = self._endpoints.sought_by(host) or self._handshakes.sought_by(host) or lost
+        when_ns = claim.occurrences.first_ns or 0
+        lost = self._endpoints.lost_by(host, when_ns)
+        sought = self._endpoints.sought_by(host, when_ns) or self._handshakes.sought_by(host) or lost
         if not sought or sought == address:
             return claim
         waits = f"{host} itself waits for {sought} in vain"

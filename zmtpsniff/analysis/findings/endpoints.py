@@ -138,18 +138,26 @@ class Endpoints(Inquiry):
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
-    def sought_by(self, host: str) -> str:
-        """An address that a host tries to connect to in vain, other than its own; an empty one if there is none."""
-        tries = ((address, each) for address, one in self._endpoints.items() for each in (one.refused, one.silent))
-        return next((at for at, each in tries if host in each.hosts and each.seen.span_ns >= _LEAST_SILENT_NS), "")
-
-    def lost_by(self, host: str, by_ns: int) -> str:
-        """An address that answered once, and that a host has tried in vain since then or longer; else an empty one."""
+    def _tried_by(self, host: str, when_ns: int) -> Iterator[tuple[str, _Endpoint, Occurrences]]:
+        """The addresses that a host tries in vain, and had not given up by then: its program may have ended before."""
         for address, one in self._endpoints.items():
             for tries in (one.refused, one.silent):
-                since_ns = tries.seen.first_ns
-                if one.answers and host in tries.hosts and since_ns is not None and since_ns <= by_ns:
-                    return address
+                seen = tries.seen
+                # The next attempt may come later than any before; a SYN that nobody answers comes ever more rarely.
+                next_ns = _SOON_NS + (2 * tries.longest_ns if tries is one.refused else seen.span_ns)
+                if host in tries.hosts and (seen.last_ns or 0) + next_ns >= when_ns:
+                    yield address, one, seen
+
+    def sought_by(self, host: str, when_ns: int) -> str:
+        """An address that a host tries in vain then, other than its own; an empty one if there is none."""
+        tried = self._tried_by(host, when_ns)
+        return next((address for address, _, seen in tried if seen.span_ns >= _LEAST_SILENT_NS), "")
+
+    def lost_by(self, host: str, when_ns: int) -> str:
+        """An address that answered once, and that a host tries in vain since then or longer; else an empty one."""
+        for address, one, seen in self._tried_by(host, when_ns):
+            if one.answers and seen.first_ns is not None and seen.first_ns <= when_ns + _SOON_NS:
+                return address
         return ""
 
     def waited_for(self, host: str, until_ns: int) -> str:
