@@ -44,7 +44,7 @@ _ZAP_STATUS = {
 def refusal(side: str, reason: str, mechanism: str | None) -> str:
     """The meaning of an ERROR command that ``side`` ("client", "server") sent with ``reason``."""
     if reason not in _ZAP_STATUS:
-        return f"ERROR from the {side}: {reason}"
+        return f"ERROR from the {side}{f': {reason}' if reason else ', without a reason'}"
     other = "client" if side == "server" else "server"
     what = "the credentials" if mechanism in ("PLAIN", "CURVE") else f"the {other}"
     return f"the {side} {_ZAP_STATUS[reason].format(what)} (ERROR {reason})"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from dissectors.events import AnyEvent, Command, Message, Problem, Subscription
-from dissectors.problems import PROBLEMS
+from dissectors.problems import PROBLEMS, refusal
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.paths import PROJECT
 from tests.world.events import CLIENT, SERVER, dissect, frames_of, problems, summary
@@ -320,3 +320,9 @@ def test_a_capture_that_ends_is_no_connection_that_ends(end: str, over: str) -> 
     details = [event.detail for event in events if isinstance(event, Problem)]
     assert len(details) == 3
     assert all(("the connection" in detail) is bool(over) for detail in details), details
+
+
+def test_an_error_may_give_no_reason() -> None:
+    """JeroMQ sends such a one."""
+    assert refusal("server", "", "CURVE") == "ERROR from the server, without a reason"
+    assert refusal("client", "no", "NULL") == "ERROR from the client: no"

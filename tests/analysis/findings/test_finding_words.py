@@ -85,6 +85,31 @@ def test_who_has_security_refuses_an_old_version(
     assert found == ([] if summary is None else [summary])
 
 
+@pytest.mark.parametrize(
+    ("said", "code", "certainty"),
+    [
+        (("HELLO",), "server-key-wrong", "likely"),  # as JeroMQ answers a HELLO that it cannot open
+        (("HELLO", "WELCOME", "INITIATE"), "credentials-refused", "certain"),  # the handler knows the client's key now
+    ],
+)
+def test_an_error_accuses_the_key_that_was_needed_last(said: tuple[str, ...], code: str, certainty: str) -> None:
+    handshakes = Handshakes()
+    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
+    dossier = Dossier(1, MS, 1)
+    for sender, receiver in ((client, server), (server, client)):
+        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, mechanism="CURVE"))
+    for name in said:
+        ends = (server, client) if name == "WELCOME" else (client, server)
+        handshakes.command(dossier, Command(MS, 1, 1, *ends, name, {}))
+    handshakes.command(dossier, Command(MS, 1, 1, server, client, "ERROR", {}, reason=b""))
+    over = Connection(
+        1, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(264, 73), MS, MS, "fin", mechanism="CURVE",
+        handshake="failed", closed_by="client",
+    )  # fmt: skip
+    handshakes.end(dossier, over, over.end_ns)
+    assert [(one.code, one.certainty) for one in handshakes.claims(99 * MS)] == [(code, certainty)]
+
+
 @pytest.mark.parametrize(("end", "found"), [("fin", ["sockets-mismatched"]), ("rst", ["handshake-failed"])])
 def test_a_program_that_ends_meanwhile_refuses_nothing(end: Literal["fin", "rst"], found: list[str]) -> None:
     """A RST says that it has not read what came."""

@@ -12,7 +12,7 @@ the last thing said                     why the connection is closed
 one whole greeting, one cut short       libzmq reads the other's mechanism, which is not its own: mechanisms-differ
 ZMTP 2.0 or 1.0, and a signature        libzmq with a mechanism or a ZAP domain refuses who has no security: likewise
 PLAIN HELLO, or ERROR 400               user name or password: credentials-refused
-CURVE HELLO                             the server cannot open its box: server-key-wrong
+CURVE HELLO, or ERROR after that        the server cannot open its box: server-key-wrong
 CURVE INITIATE, or ERROR 400            the ZAP handler does not know the client's key: credentials-refused
 READY of one side, mechanism NULL       the other reads a socket type that does not go with its own: sockets-mismatched
 ======================================  ==============================================================================
@@ -294,6 +294,8 @@ class Handshakes(Inquiry):
         if handshake.error is not None:
             text = at_hand(handshake.error)
             said = f"ERROR {quoted(handshake.error)}" if text else "ERROR"
+            if mechanism == "CURVE" and "HELLO" in commands and "WELCOME" not in commands:
+                return "server-key-wrong", f"the server answers {said} to HELLO, as JeroMQ does", "likely"
             if b"400" in text or not text:
                 return "credentials-refused", f"the server answers {said}", "certain"
             return "handshake-failed", f"the server answers {said}", "certain"
