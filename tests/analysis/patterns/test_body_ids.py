@@ -256,6 +256,22 @@ def test_an_id_comes_back_in_another_field_and_heartbeats_are_no_reply() -> None
     assert problems == []
 
 
+def test_a_heartbeat_behind_a_hole_asks_nothing() -> None:
+    """Its own id is new, and the one that it repeats came before the hole."""
+    one, chance = scene(), Random(1)
+    for _ in range(30):
+        call_id = uuid(chance)
+        zerorpc(one, FROM_CLIENT, "hello", call_id, after_ms=5)
+        zerorpc(one, FROM_SERVER, "OK", uuid(chance), call_id)
+    slow = uuid(chance)
+    zerorpc(one, FROM_CLIENT, "slow", slow)
+    one.events.append(Problem("error", "capture-gap", "", None, None, 1))
+    zerorpc(one, FROM_CLIENT, "_zpc_hb", uuid(chance), slow, after_ms=1000)
+    reply = zerorpc(one, FROM_SERVER, "OK", uuid(chance), slow)
+    last = [each for each in told(one)[0] if each.packet == reply.packet]
+    assert [each.request for each in last] == [None]
+
+
 def test_a_word_of_a_binary_header_is_the_id() -> None:
     """As aiozmq does it: process, random number, number of the call, time, and in a reply whether it failed."""
     one, chance = scene(), Random(1)

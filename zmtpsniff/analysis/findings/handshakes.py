@@ -149,6 +149,8 @@ class Handshakes(Inquiry):
         self._mechanisms: Ledger[str, dict[str, None]] = Ledger(dict)  # mechanisms of bound sockets
         # By a client's host, or by none, and a bound socket: until when a connection was there that was ready.
         self._ready_ns: Ledger[tuple[str, str], int] = Ledger(int)
+        # By a client's host and a bound socket: a connection was ready, or had been before the capture showed it whole.
+        self._going: Ledger[tuple[str, str], None] = Ledger()
         self._passwords: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._old: Ledger[str, _OldVersion] = Ledger(_OldVersion)
 
@@ -214,6 +216,8 @@ class Handshakes(Inquiry):
         announced = None if handshake is None else handshake.mechanisms.get(event.server.address)
         if announced is not None:
             self._mechanisms.at(event.server.address)[announced] = None
+        if event.handshake in ("complete", "not-seen"):
+            self._going.at((host_of(event.client.address), event.server.address))
         if event.handshake == "complete":
             server = event.server
             if server.socket_type is not None and server.lookalike is None:
@@ -369,7 +373,7 @@ class Handshakes(Inquiry):
             advice = None
             # libzmq gives up after one refusal, but a program that ends at once closes its connection as well.
             is_alone = code == "sockets-mismatched" and failures.certainty != "certain" and seen.count == 1
-            if is_alone and (host, server) in self._ready_ns:
+            if is_alone and (host, server) in self._going:
                 yield _undone(host, server, seen, 1)
                 continue
             if code == "credentials-refused":

@@ -273,7 +273,9 @@ class BodyIds:
             if is_new:
                 self._learn(event, form, key, asked)
             if self._field is not None:
-                is_clear = is_reply and count.answers and not (asked.is_changed or asked.is_again)
+                # Behind a hole a message that says more about an earlier one seems to have a new value.
+                is_question = self._is_whole or (event.dst, asked.form) in self._asking
+                is_clear = is_reply and count.answers and is_question and not (asked.is_changed or asked.is_again)
                 return asked.request if is_clear else None
         is_more = (is_answer or key in other.over) and answers  # perhaps one more part of an answer
         if self._field is not None and is_more:
