@@ -4,6 +4,8 @@ import pytest
 
 from dissectors.events import Cut, Message, Octets, Process
 from tests.analysis.ways.scenes import Scene
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
 
 REQ_REP = ("REQ", "REP")
 
@@ -268,6 +270,41 @@ def test_processes_of_one_machine_are_told_apart() -> None:
     asked = [leg for way in ways if len(way.legs) > 1 for leg in way.legs[1:2]]
     assert {(leg.joined, leg.certain) for leg in asked} == {("process", True)}
     assert not any(leg.certain for way in scene.ways() for leg in way.legs if leg.joined == "order")
+
+
+def test_what_a_process_asked_before_it_was_known_is_its_own() -> None:
+    """It asks again on a new socket, of which nobody knows the process when the question comes."""
+    scene = Scene()
+    scene.connect(1, "127.0.0.1:40000", "127.0.0.1:5555", types=REQ_REP)
+    scene.connect(2, "127.0.0.1:40001", "127.0.0.1:5556", types=REQ_REP)  # another service
+    others = {f"127.0.0.1:{port}": pid for port, pid in ((40000, 1), (40001, 2), (5555, 10), (5556, 20), (7777, 30))}
+    ways, done = Ways(), 0
+
+    def take() -> list[Way]:
+        nonlocal done
+        found, done = ways.take(scene.events[done:]), len(scene.events)
+        return [record for way in found if (record := ways.record(way)) is not None]
+
+    known = dict(others)
+    ways.connections.process_of = lambda flow, address: Process(pid, "") if (pid := known.get(address)) else None
+    other = scene.say(2, b"", b"work for the other one")
+    asked = scene.say(1, b"", b"work")
+    for lane in (11, 12):
+        scene.connect(lane, f"127.0.0.1:410{lane}", "127.0.0.1:7777", types=REQ_REP)
+        scene.say(lane, b"", b"select")
+        take()
+        known[f"127.0.0.1:410{lane}"] = 10
+        take()
+        scene.now_ns += 700_000_000
+        scene.close(lane)
+    scene.say(1, b"", b"no answer", by_server=True, answers=asked)
+    scene.say(2, b"", b"done", by_server=True, answers=other)
+    scene.now_ns += 20_000_000_000
+    records = take() + [record for way in ways.finish(scene.now_ns) if (record := ways.record(way)) is not None]
+    assert [[leg.packet for leg in way.legs] for way in records] == [[1, 6], [2, 3, 4, 5]]
+    mine = records[1]
+    assert mine.slowest is None, "it waited for others"
+    assert [leg.joined for leg in mine.legs] == [None, "process", "process", "envelope"]
 
 
 @pytest.mark.parametrize("pids", [(7, 7, 7), (7, 8, 8)])

@@ -161,11 +161,11 @@ class Endpoints(Inquiry):
         return ""
 
     def waited_for(self, host: str, until_ns: int) -> str:
-        """An address that a host tried in vain, until about then; an empty one if there is none."""
+        """An address that a host tried in vain, about then; an empty one if there is none."""
         for address, one in self._endpoints.items():
             for back_ns, tries in one.earlier.items():
                 since_ns = tries.seen.first_ns
-                if since_ns is not None and host in tries.hosts and since_ns < until_ns <= back_ns + _SOON_NS:
+                if since_ns is not None and host in tries.hosts and since_ns - _SOON_NS < until_ns <= back_ns + _SOON_NS:
                     return address
         return ""
 

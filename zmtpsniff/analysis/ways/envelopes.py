@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.address import has_bound_port
+from dissectors.address import has_bound_port, host_of
 from dissectors.events import Octets
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop, is_own_id
@@ -280,16 +280,13 @@ class Envelopes:
         A broker with several addresses takes messages at one and sends them from another. So messages of other hosts
         count if there is none of the same; of these the ones with the fewest frames in between.
         """
-        host = hop.line.src_host
-        here = [
-            one for before in alike if before.line.dst_host == host and (one := self._option(hop, before)) is not None
-        ]
+        here = [one for before in alike if _is_there(before, hop) and (one := self._option(hop, before)) is not None]
         if here:
             return here
         elsewhere: list[Join] = []
         least = 0
         for before in alike:
-            one = None if before.line.dst_host == host else self._option(hop, before)
+            one = None if _is_there(before, hop) else self._option(hop, before)
             if one is None:
                 continue
             extra = abs(len(hop.frames) - len(before.frames))
@@ -390,3 +387,11 @@ def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
     """The frames before the delimiter, which brokers keep; none if there is no delimiter."""
     return frames[: frames.index(b"")] if b"" in frames else ()
+
+
+def _is_there(before: Hop, hop: Hop) -> bool:
+    """Whether the host of a sender took the message before. Live, it may, if only one of two processes is known yet."""
+    taker, sender = before.line, hop.line
+    if taker.dst_host == sender.src_host:
+        return True
+    return taker.knows_receiver is not sender.knows_sender and host_of(before.dst) == host_of(hop.src)
