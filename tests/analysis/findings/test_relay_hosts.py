@@ -67,6 +67,34 @@ def test_live_a_process_that_takes_and_sends_is_followed_as_is_one_that_nobody_k
     assert ways_followed(owners) == 20
 
 
+def test_live_a_broker_is_known_by_its_worker_although_its_process_is_known_only_later() -> None:
+    """Clients and workers of Majordomo come to one ROUTER; without the worker's READY it looks like the service."""
+    client, broker, worker, other = "127.0.0.1:40001", "127.0.0.1:5560", "127.0.0.1:40002", "127.0.0.1:5570"
+    owners = {client: 1, broker: 2, worker: 3, "127.0.0.1:40003": 1, other: 4}
+    scene, diagnosis, looks = Scene(), Diagnosis(), 0
+
+    def process_of(_flow: int, address: str) -> Process | None:
+        return Process(owners[address], "python") if looks > 20 else None
+
+    diagnosis.know_processes(process_of)
+    scene.connect(3, "127.0.0.1:40003", other, types=("REQ", "REP"))
+    scene.connect(1, client, broker, types=("REQ", "ROUTER"))
+    scene.connect(2, worker, broker, types=("DEALER", "ROUTER"))
+    scene.say(2, b"", b"MDPW01", b"\x01", b"db")
+    for number in range(40):
+        asked = scene.say(1, b"", b"MDPC01", b"db", b"%d" % number)
+        work = scene.say(2, b"", b"MDPW01", b"\x02", b"\x00\x00\x00\x00\x01", b"", b"%d" % number, by_server=True)
+        slow_ms = 300 if number % 10 == 9 else 2
+        done = scene.say(
+            2, b"", b"MDPW01", b"\x03", b"\x00\x00\x00\x00\x01", b"", b"re", answers=work, after_ms=slow_ms
+        )
+        scene.say(1, b"", b"MDPC01", b"db", done.frames[-1], by_server=True, answers=asked)
+    for looks, event in enumerate(scene.events):  # noqa: B007
+        diagnosis.take([event])
+    (found,) = diagnosis.findings()
+    assert (found.code, found.endpoints) == ("replies-slow", [worker])
+
+
 def test_a_host_of_many_connections_that_come_and_go_learns_on() -> None:
     """Those that are over give way, in each table; one that lasts is still known."""
     host = RelayHost()
