@@ -32,6 +32,8 @@ from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
+_OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
+WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
 _WORK = {"REQUEST": True, "REPLY": False, "PARTIAL": False, "FINAL": False}
 _READY = WORKERS | {b"READY", b"\1"}  # workers say it first (the ZeroMQ guide, 7/MDP, 18/MDP)
@@ -154,6 +156,19 @@ class Dossiers:
 
 
 # ------------------------------------------------------------------ what brokers and their peers are (7/MDP, 18/MDP)
+
+
+def is_own_id(frame: Octets) -> bool:
+    """Whether a frame has a routing id in the form that libzmq gives it."""
+    return isinstance(frame, bytes) and len(frame) == _OWN_ID and not frame[0]
+
+
+def has_envelope_inside(frames: Sequence[Octets]) -> bool:
+    """Whether, behind the delimiter, a message has the envelope of a client's request: a broker or its worker sends it.
+
+    Clients have no such ids: a ROUTER makes them.
+    """
+    return len(frames) > WORK_FRAMES and frames[0] == b"" and is_own_id(frames[1]) and b"" in frames[2:-1]
 
 
 def is_of_client(frames: Sequence[Octets]) -> bool:

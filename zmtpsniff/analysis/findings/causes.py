@@ -16,6 +16,8 @@ _APART = frozenset(
     {"endpoint-refused", "server-key-wrong", "credentials-refused", "mechanisms-differ", "sockets-mismatched"}
 )
 """Findings that two programs do not come together."""
+_AWAY = frozenset({"worker-closed", "service-away"})
+"""Findings that a program has left."""
 _SOON_NS = 1_000_000_000  # a service asks another one so soon after it was asked
 
 
@@ -25,7 +27,7 @@ def in_turn(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> l
     ``has_answered`` says whether a socket has answered anybody.
     """
     silent = [claim for claim in claims if claim.code in NOT_ANSWERING and claim.severity != "note"]
-    left = [claim for claim in claims if claim.code == "worker-closed" and claim.waiting]
+    left = [claim for claim in claims if claim.code in _AWAY and claim.severity != "note"]
     apart = [claim for claim in claims if claim.code in _APART and claim.severity != "note"]
     return [_in_turn(claim, [*silent, *left], apart, has_answered) if claim in silent else claim for claim in claims]
 
@@ -42,6 +44,8 @@ def _in_turn(
         if host in other.waiting and host_of(sought) not in claim.waiting and _is_in_turn(claim, other):
             waits = f"{host} itself waits for {sought} in vain"
             return _as_effect(claim, waits, f"another finding says why {sought} does not answer")
+        if claim.certainty == "possible" and sought != address and _began_before(other, claim):
+            return _as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
     if claim.code == "not-passed-on" or has_answered(address):
         return claim
     if any(host_of(one) == host for other in apart for one in other.endpoints):
@@ -57,6 +61,12 @@ def _is_in_turn(claim: Claim, other: Claim) -> bool:
     if claim.code != "not-passed-on":
         return (cause.first_ns or 0) <= first_ns
     return (cause.first_ns or 0) <= first_ns and last_ns <= (cause.last_ns or 0)
+
+
+def _began_before(cause: Claim, claim: Claim) -> bool:
+    """Whether a claim is of the time of another one that began long before."""
+    since_ns, until_ns = cause.occurrences.first_ns or 0, cause.occurrences.last_ns or 0
+    return since_ns + _SOON_NS < (claim.occurrences.first_ns or 0) < until_ns + _SOON_NS
 
 
 def _as_effect(claim: Claim, waits: str, known: str) -> Claim:

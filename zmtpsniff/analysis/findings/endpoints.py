@@ -165,7 +165,11 @@ class Endpoints(Inquiry):
         for address, one in self._endpoints.items():
             for back_ns, tries in one.earlier.items():
                 since_ns = tries.seen.first_ns
-                if since_ns is not None and host in tries.hosts and since_ns - _SOON_NS < until_ns <= back_ns + _SOON_NS:
+                if (
+                    since_ns is not None
+                    and host in tries.hosts
+                    and since_ns - _SOON_NS < until_ns <= back_ns + _SOON_NS
+                ):
                     return address
         return ""
 
@@ -296,6 +300,7 @@ def _away(absences: list[_Absence]) -> Claim:
         seen,
         addresses,
         "note" if max(lengths_ns) < _LEAST_REFUSED_NS else None,
+        waiting=hit,
     )
 
 

@@ -546,6 +546,7 @@ class Relays(Inquiry):
             "note" if seen.count < LEAST_SLOW else "warning",
             certainty="possible",
             subject=place.at,
+            waiting=lost.waits,
         )
 
     def _to_nobody(self, place: RelayPlace, seen: Occurrences) -> Claim:

@@ -40,7 +40,7 @@ import msgspec
 from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
-from zmtpsniff.analysis.dossier import Guess, Guesses, is_of_client, is_of_worker
+from zmtpsniff.analysis.dossier import Guess, Guesses, has_envelope_inside, is_of_client, is_of_worker
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.text import common_start
 
@@ -311,7 +311,9 @@ class Inference(msgspec.Struct, eq=False):
             return None
         delimited = event.frames[0] == b"" and len(event.frames) > 1
         # A worker of Majordomo is a DEALER, and takes turns with its broker where both only say that they are alive.
-        if is_of_worker(event.frames) or (not delimited and not event.incomplete):
+        # Any worker takes turns with its broker; then the broker asks.
+        is_of_broker = is_of_worker(event.frames) or has_envelope_inside(event.frames)
+        if is_of_broker or (not delimited and not event.incomplete):
             self._talk = None
             return None
         if not 0 <= event.seen < UNBOUNDED:  # nobody knows when it was sent: what comes next has its order

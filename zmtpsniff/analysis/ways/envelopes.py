@@ -26,8 +26,9 @@ import msgspec
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.events import Octets
+from zmtpsniff.analysis.dossier import is_own_id
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.hops import Hop, is_own_id
+from zmtpsniff.analysis.ways.hops import Hop
 
 _ALIKE = 1024  # messages with the same last frame
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it

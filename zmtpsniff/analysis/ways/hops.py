@@ -13,6 +13,7 @@ import msgspec
 from dissectors.address import has_bound_port, is_loopback
 from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
+from zmtpsniff.analysis.dossier import WORK_FRAMES, has_envelope_inside
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
@@ -28,8 +29,6 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
-_OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
-_WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _NO_ACCIDENT = 16  # observations in a row
 PATIENCE_NS = 60_000_000_000
 """A request may get its reply so much later."""
@@ -268,12 +267,11 @@ class Hop(msgspec.Struct, eq=False):
         Where the capture lacks the READY of that, or its type, the id that a ROUTER gave to the client shows it.
         """
         line, frames = self.line, self.frames
-        if len(frames) <= _WORK_FRAMES or line.dst_kind not in ("REQ", ""):
+        if len(frames) <= WORK_FRAMES or line.dst_kind not in ("REQ", ""):
             return False
         if line.dst_kind and line.manners.gives_work:
             return True
-        is_given = frames[0] == b"" and is_own_id(frames[1]) and b"" in frames[2:-1]
-        return is_given and (line.dst_kind == "REQ" or has_bound_port(self.src))
+        return has_envelope_inside(frames) and (line.dst_kind == "REQ" or has_bound_port(self.src))
 
     @property
     def is_signal(self) -> bool:
@@ -377,11 +375,6 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
     """The numbers and ids in a frame."""
     words = [match[1] or match[3] for match in _TOKEN.finditer(octets)]
     return tuple(word for word in words if _DIGIT.search(word))
-
-
-def is_own_id(frame: Octets) -> bool:
-    """Whether a frame has a routing id in the form that libzmq gives it."""
-    return isinstance(frame, bytes) and len(frame) == _OWN_ID and not frame[0]
 
 
 def _goes_to(reply: Hop, first: Hop) -> bool:

@@ -542,6 +542,8 @@ class Ways:
             if asked is not None and not asked.answered:
                 asked.note_answer()  # it asked for this work
         self._drop_ready(hop)
+        if hop.line.dst_kind != "REQ":  # it may work on several
+            hop.line.given[hop] = None
         self._jobs[hop.flow] = hop
         self._begin(OpenWay.begin("request", hop))
 
