@@ -71,6 +71,17 @@ def test_a_peer_that_freezes_is_told_where_the_capture_began_late(cut: int) -> N
     assert not [code for code in codes if code.startswith(("ping", "heartbeat"))]
 
 
+@pytest.mark.parametrize(("after_s", "is_told"), [(12, True), (0.5, False)])
+def test_a_peer_that_froze_before_it_was_heard_is_told_when_it_answers(after_s: float, is_told: bool) -> None:
+    """The capture begins late, and has both directions, as the PONG shows in the end."""
+    patterns, answered_ns = Patterns(1.0), round(after_s * SECOND)
+    patterns.take([Problem("note", "no-greeting", "", 1, 1, 1, *ends) for ends in ((SERVER, CLIENT), (CLIENT, SERVER))])
+    ping = Command(2, 2, 1, SERVER, CLIENT, "PING", ttl_ms=0, context=b"")
+    pong = Command(answered_ns, 3, 1, CLIENT, SERVER, "PONG", context=b"")
+    found = [event.code for event in patterns.take([ping, pong]) if isinstance(event, Problem)]
+    assert found == (["ping-unanswered"] if is_told else [])
+
+
 @pytest.mark.parametrize("closer", ["client", None])
 def test_who_has_closed_a_connection_is_not_silent(closer: Literal["client", None]) -> None:
     """Its peer hangs, so that the connection stays half open until the capture ends."""

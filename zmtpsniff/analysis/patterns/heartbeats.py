@@ -104,10 +104,12 @@ class Heartbeats(Rules):
         other = self._sides.get(event.dst)
         if other is not None and not can_know(event, other.offset) and event.time_ns - other.heard_ns > _LATENESS_NS:
             other.excused_ns = event.time_ns  # the network lost what it said, and TCP keeps back what it says now
-        self.pass_time(event.time_ns)
         side = self._sides.get(event.src)
         if side is None:
             side = self._sides[event.src] = _Side()
+        if not side.heard_ns:
+            side.heard_ns = 1  # the capture has what it says, and it said nothing so far
+        self.pass_time(event.time_ns)
         side.heard_ns = event.time_ns
         side.offset = event.offset
         side.told_late = False
