@@ -21,6 +21,7 @@ No stage looks up a dossier for each message: an object that takes the messages 
 begins, and keeps the reference.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
 _OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
+_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_UUID_OCTETS, _UUID_TEXT = 16, 36
 WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
 _WORK = {"REQUEST": True, "REPLY": False, "PARTIAL": False, "FINAL": False}
@@ -158,17 +161,29 @@ class Dossiers:
 # ------------------------------------------------------------------ what brokers and their peers are (7/MDP, 18/MDP)
 
 
-def is_own_id(frame: Octets) -> bool:
+def _is_counted(frame: Octets) -> bool:
     """Whether a frame has a routing id in the form that libzmq gives it."""
     return isinstance(frame, bytes) and len(frame) == _OWN_ID and not frame[0]
+
+
+def is_own_id(frame: Octets) -> bool:
+    """Whether a frame has a routing id in the form that ROUTERs give it: libzmq's own, or a random UUID (version 4).
+
+    zmq4 for Go makes UUIDs in text, zmq.rs in octets.
+    """
+    if not isinstance(frame, bytes):
+        return False
+    if len(frame) == _UUID_OCTETS:
+        return frame[6] >> 4 == 4 and frame[8] >> 6 == 2
+    return _is_counted(frame) or (len(frame) == _UUID_TEXT and _UUID.fullmatch(frame) is not None)
 
 
 def has_envelope_inside(frames: Sequence[Octets]) -> bool:
     """Whether, behind the delimiter, a message has the envelope of a client's request: a broker or its worker sends it.
 
-    Clients have no such ids: a ROUTER makes them.
+    Clients have no such ids: libzmq's ROUTER makes them. A UUID may be a client's own.
     """
-    return len(frames) > WORK_FRAMES and frames[0] == b"" and is_own_id(frames[1]) and b"" in frames[2:-1]
+    return len(frames) > WORK_FRAMES and frames[0] == b"" and _is_counted(frames[1]) and b"" in frames[2:-1]
 
 
 def is_of_client(frames: Sequence[Octets]) -> bool:

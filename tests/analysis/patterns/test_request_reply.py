@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import Message, Place, Problem, at_hand
+from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
 from tests.support.paths import FIXTURES
@@ -90,6 +91,21 @@ def test_no_pair_is_wrong(clients: list[str], workers: list[str], script: list[A
     codes = [event.code for event in told if isinstance(event, Problem)]
     assert codes.count("request-before-reply") <= world.again
     assert "reply-without-request" not in codes
+
+
+@pytest.mark.parametrize(("replies", "codes"), [(1, ["request-before-reply"]), (2, ["reply-without-request"])])
+def test_a_req_may_take_a_reply_too_many_for_the_next_one(replies: int, codes: list[str]) -> None:
+    """The REQ of zmq4 for Go does. Its DEALER sends each request to all workers, so each of them replies."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.2:40000", "10.0.0.1:5555", types=("REQ", "ROUTER"))
+    asked = scene.say(1, b"", b"first")
+    for _ in range(replies):
+        scene.say(1, b"", b"done", by_server=True).seen = asked.offset + 1
+    for body in (b"second", b"third"):
+        asked = scene.say(1, b"", body)
+        asked.seen = asked.offset
+    found = [event.code for event in Patterns().take(scene.events) if isinstance(event, Problem)]
+    assert found == codes
 
 
 def test_equal_messages_on_their_way_together_are_not_told_apart() -> None:

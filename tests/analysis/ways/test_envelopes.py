@@ -67,6 +67,23 @@ def test_between_two_routers_a_connection_has_an_id_at_each() -> None:
     assert [[leg.flow for leg in way.legs] for way in scene.ways()] == [[1, 2, 2, 1]]
 
 
+@pytest.mark.parametrize(
+    "routing_id",
+    [b"\0\0\0\0\7", b"4ba5ea3b-6124-406e-80b8-a5eeb74fb01c", bytes.fromhex("4ba5ea3b6124406e80b8a5eeb74fb01c")],
+    ids=["libzmq", "zmq4", "zmq.rs"],
+)
+def test_a_router_gives_ids_in_the_form_of_its_library(routing_id: bytes) -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.2:40000", "10.0.0.1:5000", types=("REQ", "ROUTER"))
+    scene.connect(2, "10.0.0.3:41000", "10.0.0.1:5001", types=("REP", "DEALER"))
+    asked = scene.say(1, b"", b"question")
+    given = scene.say(2, routing_id, b"", b"question", by_server=True)
+    scene.say(2, routing_id, b"", b"answer", answers=given)
+    scene.say(1, b"", b"answer", by_server=True, answers=asked)
+    (way,) = scene.ways()
+    assert [(leg.flow, leg.joined) for leg in way.legs[1:]] == [(2, "envelope"), (2, "envelope"), (1, "envelope")]
+
+
 @pytest.mark.parametrize("are_named", [True, False])
 def test_a_router_puts_the_sender_where_the_receiver_stood(are_named: bool) -> None:
     """Two clients ask two engines the same at once; each names its engine (as ipyparallel's direct view).

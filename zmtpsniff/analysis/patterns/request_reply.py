@@ -70,6 +70,7 @@ class RequestReply(Rules):
         self._gives_up = False  # whether it ever asked again before a reply came
         self._is_doubtful = False  # behind a hole: the next reply may answer the request that waits, or the next one
         self._unseen: tuple[int, int] | None = None
+        self._surplus = 0  # replies too many, which it may have taken for those to requests since
         self._given_up: deque[Request] = deque(maxlen=_GIVEN_UP)
         self._inherited_ns = 0  # when requests of an earlier connection came last that may get their replies here
         self.message = self.take
@@ -282,7 +283,10 @@ class RequestReply(Rules):
                 self._lost = self._asks_again = True
                 self.lose()
                 return False
-            self._exchange.report_again(event, self._asked)
+            if self._surplus:
+                self._surplus -= 1
+            else:
+                self._exchange.report_again(event, self._asked)
         self._gives_up = self._gives_up or is_again
         if not self._gives_up:
             self._requests.clear()  # those before have got their replies
@@ -320,6 +324,7 @@ class RequestReply(Rules):
                 self.lose()
             elif self._strict:
                 self._exchange.report_unasked(event)
+                self._surplus += self._is_req
             elif not self._exchange.dossier.blind:
                 self._requests.distrust(key)
                 self._pay()
