@@ -273,6 +273,22 @@ def test_a_proxy_loses_nothing_that_only_a_subscriber_wanted_who_leaves(leaves: 
     assert ("not-passed-on" in [one.code for one in told(scene)]) is not leaves
 
 
+def test_who_is_told_the_names_of_programs_on_loopback_loses_no_jobs() -> None:
+    """Each program tells a directory its name again and again, and a controller what it does (as Motorway's do)."""
+    scene = Scene()
+    names = [b"ramp-17", b"worker-21 at port-5002", b"worker-22 at port-5003", b"worker-23 at port-5004"]
+    for flow, port in enumerate([5001] * 4 + [5002, 5003, 5004] + [5005] * 4):
+        scene.connect(flow, f"127.0.0.1:{40000 + flow}", f"127.0.0.1:{port}", types=("PUSH", "PULL"))
+    for number in range(120):
+        for flow, name in enumerate(names if number in (0, 60) else ()):
+            scene.say(flow, b"I am " + name)
+        worker = number % 3
+        scene.say(4 + worker, b"ramp-17: job-%04d" % number)
+        scene.say(7, b"ramp-17 sent job-%04d to %s" % (number, names[1 + worker]))
+        scene.say(8 + worker, b"%s did job-%04d" % (names[1 + worker], number), after_ms=50)
+    assert told(scene) == []
+
+
 @pytest.mark.parametrize(("kind", "codes"), [("apply_request", ["request-unanswered"]), ("comm_msg", [])])
 def test_an_engine_that_owes_the_reply_that_its_protocol_promises_is_to_blame(kind: str, codes: list[str]) -> None:
     """A client of engines has a DEALER without delimiters, which may as well only tell them something."""

@@ -330,6 +330,21 @@ def test_jobs_that_come_to_one_socket_are_not_passed_on_from_there(clients: int,
     assert [len(way.legs) for way in scene.ways()] == [1] * 3 * clients
 
 
+@pytest.mark.parametrize(("hosts", "unsure"), [(["10.0.0.1", "10.0.0.2", "10.0.0.3"], 0), (["127.0.0.1"] * 3, 15)])
+def test_an_id_shows_on_loopback_only_in_time_that_one_program_took_and_sent_it(hosts: list[str], unsure: int) -> None:
+    """There another program may know the id as well."""
+    scene = Scene()
+    for flow in (1, 2):
+        client, server = f"{hosts[flow - 1]}:4000{flow}", f"{hosts[flow]}:500{flow}"
+        scene.connect(flow, client, server, types=("PUSH", "PULL"))
+    for number in range(20):
+        scene.say(1, b"job-%04d" % number)
+        scene.say(2, b"done: job-%04d" % number)
+    ways = scene.ways()
+    assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 2]] * 20
+    assert [way.legs[1].certain for way in ways] == [False] * unsure + [True] * (20 - unsure)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
 def test_publishers_of_the_loopback_interface_that_say_the_same_are_no_proxy(host: str) -> None:
     """All programs have one address there, so equal octets prove nothing; on a host of its own they do."""

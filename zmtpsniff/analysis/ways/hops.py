@@ -33,7 +33,7 @@ _NO_ACCIDENT = 16  # observations in a row
 PATIENCE_NS = 60_000_000_000
 """A request may get its reply so much later."""
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
-GUESSES = frozenset({"body", "envelope"})
+GUESSES = frozenset({"body", "correlation", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
 BY_SERVICES = frozenset({"order", "process", "correlation"})
 """Joins of what a service asks for what it was asked."""
@@ -154,6 +154,12 @@ class Line(msgspec.Struct):
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
     service: Turns = msgspec.field(default_factory=Turns)  # of all peers of this type that the receiver has
+
+    def note_source(self, before: "Hop") -> None:
+        """The next message most likely comes of that one."""
+        if self.source is None:
+            self.source = Run()
+        self.is_proven = self.source.proves(before.dst)
 
 
 @quick

@@ -21,7 +21,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from dissectors.address import host_of
+from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
 from dissectors.columns import PAIR, ROW
 from dissectors.events import (
@@ -45,7 +45,7 @@ from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
@@ -428,11 +428,19 @@ class Ways:
         if len(options) == 1:
             return options[0]
         before = self.programs.likely(options, hop)
-        line = hop.line
-        if line.source is None:
-            line.source = Run()
-        line.is_proven = line.source.proves(before.dst)
+        hop.line.note_source(before)
         return before
+
+    def _took(self, hop: Hop, related: Hop) -> bool:
+        """Whether the program that sends a message took the one with its id, too.
+
+        On the loopback interface all programs have one address, and others may know the id as well: who sent that
+        message, or who has it for its name. Only time shows that all come from one socket.
+        """
+        if not is_loopback(hop.src) or (hop.line.knows_sender and related.line.knows_receiver):
+            return True
+        hop.line.note_source(related)
+        return hop.line.is_proven
 
     def _publish(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
@@ -453,7 +461,7 @@ class Ways:
             before = self._likely(alike, hop)
             self._pass_job_on(hop, before, "body", is_certain=len(alike) == 1 and self._equal.proves(before, hop))
         elif (related := self._correlation.find(hop)) is not None:
-            self._pass_job_on(hop, related, "correlation", is_certain=True)
+            self._pass_job_on(hop, related, "correlation", is_certain=self._took(hop, related))
         elif asked := self._pushed.answered_by(hop):
             self._answer_pushed(hop, asked)
         else:
@@ -463,11 +471,11 @@ class Ways:
         self._correlation.add(hop)
 
     def _pass_job_on(self, hop: Hop, before: Hop, joined: Joined, *, is_certain: bool) -> None:
-        if not before.is_passed:
-            self.programs.pass_job_on(before)
-        before.is_passed = True
+        is_new, before.is_passed = not before.is_passed, True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
+        if is_new and (joined == "body" or not hop.is_guess):
+            self.programs.pass_job_on(before)
 
     def _answer_pushed(self, hop: Hop, asked: dict[Hop, bool]) -> None:
         """A pushed message has the replies to requests: it is a leg of the way of each."""
