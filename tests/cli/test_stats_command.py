@@ -18,7 +18,7 @@ from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece
 from tests.world.network import packets, segments
-from tests.world.tap import save
+from tests.world.tap import load, save
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.sorts import SORTS as KNOWN_SORTS
@@ -241,3 +241,12 @@ def test_a_capture_that_is_cut_short_says_so(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(REQ_REP.read_bytes()[:-20])
     assert "capture-truncated" in run("stats", cut).stdout
+
+
+def test_what_nobody_was_seen_to_subscribe_to_says_so(tmp_path: Path) -> None:
+    """The capture begins behind the subscriptions."""
+    packets = load(FIXTURES / "m31_pub_sub.pcap")
+    save(tmp_path / "late.pcap", packets[len(packets) // 2 :])
+    shown = run("stats", tmp_path / "late.pcap").stdout
+    (line,) = (one for one in shown.splitlines() if one.startswith('"weather"') and "seen" in one)
+    assert line.split() == ['"weather"', "(published;", "subscription", "not", "seen)", "1", "13"]

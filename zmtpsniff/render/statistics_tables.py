@@ -253,13 +253,15 @@ class _Drawing:
     def _topics(self, rows: list[TopicRow]) -> None:
         table = self._table("Topic, as subscribed to", ">Messages", ">Octets", ">Subscribers at most", ">In the end")
         for row in rows:
-            everything = " (everything)" if row.topic == b"" else ""
+            note = " (everything)" if row.topic == b"" else ""
+            if not row.subscribers_most:
+                note = " (published; subscription not seen)"
             table.add_row(
-                _lines(quote(row.topic, _TOPIC_OCTETS, self._signs.more) + everything, styles=("green",)),
+                _lines(quote(row.topic, _TOPIC_OCTETS, self._signs.more) + note, styles=("green",)),
                 _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
                 _short(row.octets),
-                _short(row.subscribers_most),
-                _short(row.subscribers),
+                _short(row.subscribers_most) if row.subscribers_most else "",
+                _short(row.subscribers) if row.subscribers_most else "",
             )
         self._show(table)
 
