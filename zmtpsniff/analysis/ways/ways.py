@@ -707,7 +707,8 @@ class Ways:
         self.connections[hop.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
-        outer = self._lanes.asks(way)
+        is_ready = line.src_kind == "REQ" and line.manners.gives_work  # it asks for work, as before perhaps
+        outer = None if is_ready else self._lanes.asks(way)
         if outer is not None:
             outer.before.way.add(hop, outer.before, outer.joined, certain=outer.is_certain)
             return
