@@ -206,6 +206,24 @@ def test_who_waits_is_named_as_waiting() -> None:
     assert "waits for it" in words or "wait for it" in words
 
 
+def test_nobody_waits_for_a_job() -> None:
+    """Its sender goes on; neither a worker that stops nor the end of the last one makes it wait."""
+    (stopped,) = [one for one in diagnose(SYSTEMS / "worker_stops.pcap.gz") if one.severity == "error"]
+    assert stopped.summary.endswith(" passed none of them on, after it had passed on 24")
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("PUSH", "PULL"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("PULL", "PUSH"))
+    for number in range(50):
+        scene.say(1, b"job %d" % number, after_ms=1 if number < 40 else 500)
+        if number < 40:
+            scene.say(2, b"job %d" % number, by_server=True)
+        elif number == 40:
+            scene.close(2)
+    (closed,) = told(scene)
+    assert closed.code == "worker-closed"
+    assert closed.summary.endswith(" went no further"), closed.summary
+
+
 def test_statistics_have_the_same_findings() -> None:
     rows = [
         json.loads(line) for line in run("stats", "-T", "json", SYSTEMS / "worker_stops.pcap.gz").stdout.splitlines()

@@ -590,15 +590,17 @@ class Relays(Inquiry):
             severity = "note"
             words += f": it waits for {listed(asked)}"
         gone = self._gone_peers(place, begun_ns)
+        waits = f"; {_wait(lost.waits)}" if kind == "request" else ""  # publishers and pushers wait for nobody
         if gone and all((mine, peer) in self._gone for peer, mine in gone.items()):
-            yield self._last_workers(gone, count, seen, lost)
+            fate = "got no reply" if kind == "request" else "went no further"
+            yield self._last_workers(gone, f"{count} {fate}{waits}", seen, lost)
             return
         if gone:
             severity = "note"
             words += f", since {listed(list(gone))} closed the connection"
         yield Claim(
             "not-passed-on",
-            f"{place.at} {words}; {_wait(lost.waits)}",
+            f"{place.at} {words}{waits}",
             known,
             seen,
             [place.at],
@@ -659,15 +661,17 @@ class Relays(Inquiry):
                 return {}
         return {peer: mine for mine, peer in place.asks}
 
-    def _last_workers(self, gone: dict[str, str], count: str, seen: Occurrences, lost: Losses) -> Claim:
-        """The last workers of a socket closed their connections. Of a service that was bound, its absence is told."""
+    def _last_workers(self, gone: dict[str, str], fate: str, seen: Occurrences, lost: Losses) -> Claim:
+        """The last workers of a socket closed their connections. Of a service that was bound, its absence is told.
+
+        ``fate`` says in words what became of the messages.
+        """
         workers, giver = list(gone), next(iter(gone.values()))
         closed = "closed its connection" if len(workers) == 1 else "closed their connections"
         return Claim(
             "worker-closed",
-            f"{listed(workers)} {closed} to {giver}, and no other worker came: {count} got no reply; "
-            f"{_wait(lost.waits)}",
-            f"messages went on there before; since then {giver} takes requests, and they go no further",
+            f"{listed(workers)} {closed} to {giver}, and no other worker came: {fate}",
+            f"messages went on there before; since then {giver} takes others, and they go no further",
             seen,
             [*workers, giver],
             certainty="likely",
