@@ -12,6 +12,8 @@ from dissectors.events import Connection, Message, Peer, Sides, Subscription
 from tests.support.examples import examples
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.copies import Copies
+from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.net.witness import Stall
 
 PUBLISHER = "10.0.0.1:5556"
 MS = 1_000_000
@@ -27,10 +29,14 @@ def _subscriber(flow: int) -> str:
     return f"10.0.0.2:{40_000 + flow}"
 
 
-def _dropped(
-    streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None, topics: Sequence[bytes] = ()
-) -> dict[str, int]:
-    """The counts of subscribers, each with these messages at these times; all want all, or ``topics``."""
+def _claims(
+    streams: list[list[tuple[int, bytes]]],
+    end_ns: int,
+    blind: int | None = None,
+    topics: Sequence[bytes] = (),
+    stalls: Sequence[Stall] = (),
+) -> list[Claim]:
+    """What is said of dropped messages to subscribers, each with these at these times; all want all, or ``topics``."""
     copies = Copies()
     listeners = {}
     for flow in range(len(streams)):
@@ -51,13 +57,24 @@ def _dropped(
         body = streams[flow][place][1]
         listener = listeners[flow]
         assert listener is not None
-        listener([Message(time_ns, number + 1, flow, PUBLISHER, _subscriber(flow), [body], "PUB", matched=b"")])
+        ends = PUBLISHER, _subscriber(flow)
+        listener(
+            [Message(time_ns, number + 1, flow, *ends, [body], "PUB", matched=b"", offset=place * (len(body) + 2))]
+        )
+    for stall in stalls:
+        copies.stall(stall)
     for flow, one in enumerate(streams):
-        ends = Peer(_subscriber(flow)), Peer(PUBLISHER)
-        connection = Connection(flow, "tcp", *ends, Sides(0, len(one)), Sides(0, 0), 0, end_ns, "open")
+        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
+        connection = Connection(flow, "tcp", *peers, Sides(0, len(one)), Sides(0, 0), 0, end_ns, "open")
         copies.end(None, connection, end_ns)
-    found = [claim for claim in copies.claims(end_ns) if claim.code == "messages-dropped"]
-    return {next(iter(claim.endpoints)): claim.occurrences.count for claim in found}
+    return [claim for claim in copies.claims(end_ns) if claim.code == "messages-dropped"]
+
+
+def _dropped(
+    streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None, topics: Sequence[bytes] = ()
+) -> dict[str, int]:
+    """The counts of subscribers, as in _claims()."""
+    return {next(iter(one.endpoints)): one.occurrences.count for one in _claims(streams, end_ns, blind, topics)}
 
 
 def _streams(
@@ -114,6 +131,25 @@ def test_who_joins_later_has_lost_nothing(seed: int, missed: int, contents: int)
     streams = _streams(random, 300, 2, contents, set(), 0, 0)
     streams[1] = streams[1][missed:]
     assert _dropped(streams, END_NS) == {}
+
+
+@pytest.mark.parametrize(
+    ("every", "lag_ns", "is_stalled", "severity"),
+    [
+        (5, 0, False, "note"),
+        (5, 0, True, None),
+        (5, 3000 * MS, False, None),
+        (50, 0, False, None),  # a queue from which messages are dropped has to be half empty before it takes more
+    ],
+)
+def test_a_queue_that_is_meant_to_be_short_is_a_note(
+    every: int, lag_ns: int, is_stalled: bool, severity: str | None
+) -> None:
+    """Of ZMQ_CONFLATE a subscriber gets the latest message only, whenever there is one."""
+    streams = _streams(Random(1), 400, 2, 0, set(range(20, 380, every)), 1, lag_ns)
+    stall = Stall(1, _subscriber(1), PUBLISHER, "window", 5 * MS, 9 * MS, 3, 1, True)
+    (claim,) = _claims(streams, END_NS, stalls=[stall] if is_stalled else [])
+    assert (claim.severity, claim.occurrences.count) == (severity, len(range(20, 380, every)))
 
 
 def test_a_hole_in_the_capture_accuses_nobody() -> None:

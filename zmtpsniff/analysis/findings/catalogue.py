@@ -118,7 +118,8 @@ FINDINGS: dict[str, FindingKind] = {
         "for numbers in the messages that grow by one many times, and then by more. The finding is then a note, unless "
         "the subscriber's TCP window had been closed, since a program may leave numbers out. `--sequence` names the "
         "place of the number; a subscriber to a part of the messages may lack numbers, so the finding is then marked "
-        "*possible*.",
+        "*possible*. A note, too, if a subscriber that takes all at once lacks a message again and again, with few in "
+        "between: then its queue is meant to be short (ZMQ_CONFLATE, a small ZMQ_SNDHWM).",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead. With "
         "ZMQ_CONFLATE a publisher keeps only the last message for each subscriber, and drops others on purpose.",

@@ -20,6 +20,8 @@ _IDLE_NS = 1_000_000_000
 _MOST_TOPICS = 256  # topics to compare one by one
 _MOST_PARTNERS = 8  # connections with which one connection asks to be compared at once
 _MOST_LOSSES = 16  # comparisons of one connection that say what it lost
+_FEW = 16  # messages between two losses: a queue from which libzmq has to take more before it drops again is longer
+_SHALLOW = 3  # losses so soon after the one before that show that the queue is short
 _TWICE = -1
 
 
@@ -39,6 +41,8 @@ class _Queue(msgspec.Struct, eq=False):
     forgotten_ns: int = 0  # when the last of these came
     lost: Occurrences = field(default_factory=Occurrences)  # messages of the other side that did not come here
     lost_contents: dict[int, None] = {}  # the contents of the last of them
+    lost_at: dict[int, int] = {}  # where in the stream of each flow the last loss was noticed
+    soon: int = 0  # how often few messages came between two losses
 
     def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
         """Let a message wait."""
@@ -83,6 +87,14 @@ class _Queue(msgspec.Struct, eq=False):
         self.lost_contents[contents] = None
         if len(self.lost_contents) > _WINDOW:
             del self.lost_contents[next(iter(self.lost_contents))]
+
+    def note_loss(self, event: Message, count: int) -> None:
+        """So many messages did not come here; this one on either side shows that."""
+        self.lost.add(event.time_ns, event.packet, event.flow, count)
+        if event.flow in self.lost_at:
+            size = max(sum(len(at_hand(frame)) for frame in event.frames), 1)
+            self.soon += event.offset - self.lost_at[event.flow] <= _FEW * size
+        self.lost_at[event.flow] = event.offset
 
     def clear(self) -> None:
         """Forget what waits."""
@@ -132,6 +144,7 @@ class CopyStream(msgspec.Struct, eq=False):
     _losses: "dict[_Comparison, tuple[Sequence[bytes], Occurrences]]" = {}  # with the topics compared
     lag_ns: int = 0  # the longest time by which others had a message earlier
     late: Occurrences = field(default_factory=Occurrences)  # messages that others had a second earlier, each by more
+    is_shallow: bool = False  # few messages came between many losses, so its queue holds few
 
     def take(self, messages: Sequence[Message]) -> None:
         """Compare messages with what others get."""
@@ -282,11 +295,11 @@ class _Comparison:
                 return
             passed, since_ns = there.take_to(contents, here)
             if passed:
-                here.lost.add(event.time_ns, event.packet, event.flow, passed)
+                here.note_loss(event, passed)
             if event.time_ns - since_ns > stream.lag_ns:
                 stream.fall_behind(event.time_ns - since_ns, event)
             if here.waiting or here.forgotten:
-                there.lost.add(event.time_ns, event.packet, event.flow, here.take_all(there))
+                there.note_loss(event, here.take_all(there))
             if self.sure < _SURE:
                 self._make_sure()
         elif there.forgotten:
@@ -362,9 +375,10 @@ class _Comparison:
 
     def _tell(self, stream: CopyStream) -> None:
         """Tell a connection what it lost."""
-        lost = self.queues[self.streams.index(stream)].lost
-        if lost.count and not self.is_wrong and self.sure >= _SURE:
-            stream.lose(self, list(self.compared), lost)
+        queue = self.queues[self.streams.index(stream)]
+        if queue.lost.count and not self.is_wrong and self.sure >= _SURE:
+            stream.lose(self, list(self.compared), queue.lost)
+            stream.is_shallow |= queue.soon >= _SHALLOW
 
 
 def _overlap(one: Iterable[bytes], other: Iterable[bytes]) -> bool:

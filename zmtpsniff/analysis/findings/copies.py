@@ -18,6 +18,10 @@ subscription changes, nobody knows which message is the first that it affects, s
 octets of a connection are missing, its comparison ends. When a connection ends, a waiting message counts as dropped
 only if the other connection had it for long, and nothing kept this one from getting it.
 
+A queue of ZMQ_SNDHWM messages that is full takes none before about half of them are sent. So a queue that loses
+messages again and again, with few in between, is meant to be short, or to hold the last one only (ZMQ_CONFLATE): if
+its subscriber never makes the publisher wait, that is a note.
+
 All this holds for one publisher. If a message comes that counted as dropped, several publishers share one address and
 do not send in one order: then the comparison ends, and its counts are forgotten.
 
@@ -39,6 +43,12 @@ from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
+_PROMPT_NS = 100_000_000  # who gets messages no later than that keeps up
+_LATEST_ADVICE = (
+    "Nothing, if the subscriber wants the latest value only: ZMQ_CONFLATE keeps one message, a small ZMQ_SNDHWM few. "
+    "Otherwise raise ZMQ_SNDHWM at the publisher."
+)
+
 
 class Copies(Inquiry):
     """The copies that publishers send of their messages."""
@@ -49,6 +59,7 @@ class Copies(Inquiry):
         self._publishers: Ledger[str, ComparedPublisher] = Ledger(partial(ComparedPublisher, room), 1000)
         self._streams: dict[int, CopyStream] = {}
         self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
+        self._paused: Ledger[int, None] = Ledger()  # flows whose subscriber took nothing for a while
         self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow
         self._ended: list[tuple[CopyStream, int]] = []  # those that lost messages or were slow, and how many they got
 
@@ -90,6 +101,7 @@ class Copies(Inquiry):
         """Remember who took nothing in the end: messages may still wait for it."""
         if stall.flow not in self._streams:
             return
+        self._paused.at(stall.flow)
         if not stall.is_open:
             self._stalled.add(stall.flow)
         if stall.cause == "unheard":
@@ -114,7 +126,19 @@ class Copies(Inquiry):
         for stream, got in self._ended:
             lost = stream.lost
             ends = [stream.address, stream.server]
-            if lost.count:
+            if lost.count and stream.is_shallow and stream.lag_ns < _PROMPT_NS and stream.flow not in self._paused:
+                yield Claim(
+                    "messages-dropped",
+                    f"{stream.server} keeps few messages for its subscriber {stream.address}, or the last one only: "
+                    f"others got {plural(lost.count, 'message')} more",
+                    "few messages come between those that only others got, and the subscriber takes all at once",
+                    lost,
+                    ends,
+                    "note",
+                    advice=_LATEST_ADVICE,
+                    subject=stream.address,
+                )
+            elif lost.count:
                 yield Claim(
                     "messages-dropped",
                     f"{stream.server} dropped at least {plural(lost.count, 'message')} for its subscriber "
