@@ -26,6 +26,7 @@ another one, and answers at last that it does not know. All that time it waited 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -48,6 +49,8 @@ _MEANWHILE = 64  # open requests of a host, the newest, while one of its program
 _ALONE = 4  # a service asks at most once in so many times for no request, but for the first time, when it starts
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
+
+_time_ns = attrgetter("time_ns")
 
 
 class Inner(NamedTuple):
@@ -380,6 +383,8 @@ def _join(service: _Service, lane: _Lane, asked: Hop) -> Hop:
         if piece.first.way is piece:  # else it has become a part of another way
             asked.way.take_over(piece, before, joined, certain=False)
             before = asked.way.hops[-1]
+    # The answer to a question that was given up may have come behind the next question.
+    asked.way.hops.sort(key=_time_ns)
     return before
 
 
