@@ -277,6 +277,7 @@ def test_what_a_process_asked_before_it_was_known_is_its_own() -> None:
     scene = Scene()
     scene.connect(1, "127.0.0.1:40000", "127.0.0.1:5555", types=REQ_REP)
     scene.connect(2, "127.0.0.1:40001", "127.0.0.1:5556", types=REQ_REP)  # another service
+    scene.connect(3, "10.0.0.1:40000", "10.0.0.2:5557", types=("PUSH", "PULL"))
     others = {f"127.0.0.1:{port}": pid for port, pid in ((40000, 1), (40001, 2), (5555, 10), (5556, 20), (7777, 30))}
     ways, done = Ways(), 0
 
@@ -294,15 +295,17 @@ def test_what_a_process_asked_before_it_was_known_is_its_own() -> None:
         scene.say(lane, b"", b"select")
         take()
         known[f"127.0.0.1:410{lane}"] = 10
+        scene.say(3, b"tick", after_ms=100)
         take()
-        scene.now_ns += 700_000_000
+        scene.now_ns += 600_000_000
         scene.close(lane)
     scene.say(1, b"", b"no answer", by_server=True, answers=asked)
     scene.say(2, b"", b"done", by_server=True, answers=other)
     scene.now_ns += 20_000_000_000
     records = take() + [record for way in ways.finish(scene.now_ns) if (record := ways.record(way)) is not None]
-    assert [[leg.packet for leg in way.legs] for way in records] == [[1, 6], [2, 3, 4, 5]]
-    mine = records[1]
+    requests = [way for way in records if way.kind == "request"]
+    assert [[leg.packet for leg in way.legs] for way in requests] == [[1, 8], [2, 3, 5, 7]]
+    mine = requests[1]
     assert mine.slowest is None, "it waited for others"
     assert [leg.joined for leg in mine.legs] == [None, "process", "process", "envelope"]
 

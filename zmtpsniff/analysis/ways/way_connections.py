@@ -23,6 +23,8 @@ from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
 _RESENT = 1024  # pauses of one sender on a connection
+_UNKNOWN = 1024  # senders whose processes are looked for, the newest
+_BETWEEN_LOOKS_NS = 20_000_000
 PROCESS_PATIENCE_NS = 10_000_000_000
 """A process that is not known so long after its connection began will never be."""
 ProcessOf = Callable[[int, str], Process | None]
@@ -149,7 +151,8 @@ class WayConnections(dict[int, WayConnection]):
         self._long: list[Receipts] = []  # that are to be trimmed
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
-        self._unknown: dict[tuple[int, str], _Unknown] = {}  # live, by flow and sender
+        self._unknown: Ledger[tuple[int, str], _Unknown] = Ledger(limit=_UNKNOWN)  # live, by flow and sender
+        self._next_look_ns = 0
 
     def pause(self, pause: Pause) -> None:
         """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
@@ -228,6 +231,9 @@ class WayConnections(dict[int, WayConnection]):
 
     def learn_processes(self, now_ns: int) -> None:
         """Live: take each process for a host of its own, as soon as it is known. It is ``now_ns``."""
+        if 0 < self._next_look_ns - now_ns <= _BETWEEN_LOOKS_NS:  # else the clock was set back
+            return
+        self._next_look_ns = now_ns + _BETWEEN_LOOKS_NS
         for flow, src in [*self._unknown]:
             unknown = self._unknown[flow, src]
             unknown.since_ns = unknown.since_ns or now_ns
