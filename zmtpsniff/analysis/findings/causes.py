@@ -92,8 +92,8 @@ def of_one_cause(claims: Collection[Claim]) -> list[Claim]:
         if (claim.subject in workers | by_peers)
         or (not claim.subject and claim.severity == "note" and next(iter(claim.endpoints), "") in by_ways)
     ]
-    silent = {next(iter(claim.endpoints), "") for claim in claims if claim.code == "worker-silent"}
-    needless += [claim for claim in claims if claim.code == "not-passed-on" and claim.subject in silent]
+    mute = {next(iter(claim.endpoints), "") for claim in claims if claim.code == "worker-silent"}
+    needless += [claim for claim in claims if claim.code == "not-passed-on" and claim.subject in mute]
     # That jobs wait at a worker while others have nothing to do says that it is slow, too.
     behind = {
         next(iter(claim.endpoints)) for claim in claims if claim.code == "work-uneven" and claim.certainty == "likely"

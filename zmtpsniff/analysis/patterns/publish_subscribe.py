@@ -115,11 +115,9 @@ class PublishSubscribe(Rules):
 
     def _tell_what_was_missed(self, event: Subscription) -> None:
         missed = self._publisher.messages
-        if not missed or self._sent or self._dossier.blind:
-            return
-        if (
-            event.time_ns < self._publisher.first_ns
-        ):  # it waited for packets that the capture lacks, and comes here late
+        # One from before the first message waited for packets that the capture lacks, and comes here late.
+        is_early = event.time_ns < self._publisher.first_ns
+        if not missed or self._sent or is_early or self._dossier.blind:
             return
         since = missed - self._before
         meanwhile = f", {since:,} of them since this connection began" if since else ""
