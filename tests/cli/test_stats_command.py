@@ -247,6 +247,6 @@ def test_what_nobody_was_seen_to_subscribe_to_says_so(tmp_path: Path) -> None:
     """The capture begins behind the subscriptions."""
     packets = load(FIXTURES / "m31_pub_sub.pcap")
     save(tmp_path / "late.pcap", packets[len(packets) // 2 :])
-    shown = run("stats", tmp_path / "late.pcap").stdout
+    shown = run("stats", tmp_path / "late.pcap", env={**os.environ, "COLUMNS": "200"}).stdout
     (line,) = (one for one in shown.splitlines() if one.startswith('"weather"') and "seen" in one)
     assert line.split() == ['"weather"', "(published;", "subscription", "not", "seen)", "1", "13"]

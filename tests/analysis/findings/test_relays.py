@@ -592,6 +592,34 @@ def test_a_broker_whose_workers_have_closed_waits(comes_back: bool) -> None:
     )
 
 
+def test_a_question_that_a_broker_drops_is_told_though_the_service_asks_again() -> None:
+    """The request is answered, so no way ends at the broker."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "REP"))
+    scene.connect(2, "10.0.3.1:40000", "10.0.2.1:5560", types=("DEALER", "ROUTER"))
+    scene.say(2, b"", b"MDPW01", b"\x01", b"db")
+    lane, lost = 10, []
+    scene.connect(lane, "10.0.1.1:41010", "10.0.2.1:5560", types=("REQ", "ROUTER"))
+    for number in range(40):
+        asked = scene.say(1, b"", b"work %d" % number)
+        question = scene.say(lane, b"", b"MDPC01", b"db", b"row %d" % number)
+        if number in (15, 25, 35):
+            lost.append(question.packet)
+            scene.now_ns += 700_000_000
+            scene.close(lane)
+            lane += 1
+            scene.connect(lane, f"10.0.1.1:410{lane}", "10.0.2.1:5560", types=("REQ", "ROUTER"))
+            question = scene.say(lane, b"", b"MDPC01", b"db", b"row %d" % number)
+        peer = b"\x00\x00\x00\x00" + bytes([lane])
+        work = scene.say(2, b"", b"MDPW01", b"\x02", peer, b"", b"row %d" % number, by_server=True)
+        scene.say(2, b"", b"MDPW01", b"\x03", peer, b"", b"got %d" % number, answers=work)
+        scene.say(lane, b"", b"MDPC01", b"db", b"got %d" % number, by_server=True, answers=question)
+        scene.say(1, b"", b"done %d" % number, by_server=True, answers=asked)
+    (found,) = (one for one in diagnose_events([*scene.events, OVER]) if one.severity != "note")
+    assert (found.code, found.endpoints) == ("not-passed-on", ["10.0.2.1:5560"])
+    assert [one.packet for one in found.evidence] == lost
+
+
 def test_clients_that_come_to_the_one_socket_of_a_broker_are_no_workers() -> None:
     """Clients and workers of Majordomo connect to the same ROUTER: a client that asks again replaces no worker."""
     scene = Scene()

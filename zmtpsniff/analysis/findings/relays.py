@@ -75,6 +75,7 @@ _UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
 _GIVEN_UP = "given-up"  # the same, though not for long
 _ANSWERED_FOR = "answered-for"  # its worker closed with it in hand, and its broker answered in the worker's place
 _OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack where it went
+_DROPPED = frozenset({"closed", "not-forwarded"})  # questions of services that asked again, or did without
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _PASSING_ADVICE = (
     "Look at what that program did at the time named: it paused, or worked on other messages. If messages often wait "
@@ -304,6 +305,11 @@ class Relays(Inquiry):
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
             self._own.append(way)
         self._end_at(way)
+        for hop, why in self._ways.endings.dead_ends(way):
+            if why in _DROPPED and not self._may_be_ignored(hop):
+                place = self._place(hop.dst)
+                place.giver = place.giver or hop.src
+                place.lost.add(way.kind, why, hop)
 
     def _hides(self, one: Passage) -> bool:
         """Whether a program answers, and nobody knows whether it asked others for that: perhaps it always does."""

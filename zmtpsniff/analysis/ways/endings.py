@@ -1,5 +1,7 @@
 """Where and why a way ended, and its record."""
 
+from collections.abc import Iterator
+
 from dissectors.address import host_of
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -182,6 +184,23 @@ class Endings:
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.dst, why)
+
+    def dead_ends(self, way: OpenWay) -> Iterator[tuple[Hop, Why]]:
+        """The questions of services that got no reply, though the request got one: the last leg of each, and why."""
+        if way.kind != "request" or not way.first.answered:
+            return
+        for question in way.hops:
+            if question.answered or not question.is_question:
+                continue
+            last = question
+            for hop in way.hops:
+                if hop.before is last:
+                    last = hop
+            if last.reply or last.answered or last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
+                continue
+            why = self._why(way, last)
+            if why is not None:
+                yield last, why
 
     def _may_go_unseen(self, way: OpenWay, last: Hop) -> bool:
         """Whether the capture may lack where a message went on.
