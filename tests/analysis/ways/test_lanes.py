@@ -272,6 +272,33 @@ def test_processes_of_one_machine_are_told_apart() -> None:
     assert not any(leg.certain for way in scene.ways() for leg in way.legs if leg.joined == "order")
 
 
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_what_a_process_asked_before_it_was_known_is_for_no_later_request(is_answered: bool) -> None:
+    """When the process is found, it works on the next request already."""
+    scene = Scene()
+    scene.connect(1, "127.0.0.1:40000", "127.0.0.1:5555", types=REQ_REP)
+    scene.connect(11, "127.0.0.1:41000", "127.0.0.1:7777", types=REQ_REP)
+    scene.connect(3, "10.0.0.1:40000", "10.0.0.2:5557", types=("PUSH", "PULL"))
+    known = {"127.0.0.1:40000": 1, "127.0.0.1:5555": 10, "127.0.0.1:7777": 30}
+    ways = Ways()
+    ways.connections.process_of = lambda flow, address: Process(pid, "") if (pid := known.get(address)) else None
+    first = scene.say(1, b"", b"work")
+    asked = scene.say(11, b"", b"select")
+    if is_answered:
+        scene.say(11, b"", b"row", by_server=True, answers=asked)
+    scene.say(1, b"", b"done", by_server=True, answers=first)
+    second = scene.say(1, b"", b"more work", after_ms=100)
+    found, taken = ways.take(scene.events), len(scene.events)
+    known["127.0.0.1:41000"] = 10
+    scene.say(3, b"tick", after_ms=100)
+    found += ways.take(scene.events[taken:])
+    taken = len(scene.events)
+    scene.say(1, b"", b"done", by_server=True, answers=second)
+    found += ways.take(scene.events[taken:]) + ways.finish(scene.now_ns)
+    records = [record for way in found if (record := ways.record(way)) is not None]
+    assert [len(way.legs) for way in records if way.legs[0].packet == second.packet] == [2]
+
+
 def test_what_a_process_asked_before_it_was_known_is_its_own() -> None:
     """It asks again on a new socket, of which nobody knows the process when the question comes."""
     scene = Scene()

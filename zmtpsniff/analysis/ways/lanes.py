@@ -195,7 +195,9 @@ class Lanes:
         self._services[host].lanes[flow] = lane
         unknown, lane.unknown = lane.unknown, deque()
         for way in unknown:
-            outer = None if way.is_over else self.asks(way)
+            if way.is_over or way.first.answered:  # and so, perhaps, is the request that it was for
+                continue
+            outer = self.asks(way)
             if outer is not None:
                 outer.before.way.take_over(way, outer.before, outer.joined, certain=outer.is_certain)
 
@@ -270,7 +272,8 @@ class Lanes:
             if before is not None and before.way is not related.way:  # nobody may have seen the answer to that
                 hop.free_ns = max(lane.free_ns, before.way.last_ns)
             return _inner(service, related, hop, "correlation")
-        if hop.line.knows_sender and (only := service.open_request()) is not None:
+        only = service.open_request() if hop.line.knows_sender else None
+        if only is not None and only.time_ns <= hop.time_ns:
             return _inner(service, only, hop, "process")
         lane.forget(hop.time_ns - PATIENCE_NS)
         if not lane.pieces:
