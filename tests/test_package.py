@@ -87,6 +87,7 @@ def test_the_wheel_of_the_sdist_is_the_wheel(built: Distribution, tmp_path: Path
     assert again.sdist.read_bytes() == built.sdist.read_bytes()
 
 
+@pytest.mark.slow
 def test_what_is_in_the_wheel(built: Distribution) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
@@ -107,6 +108,7 @@ def test_what_is_in_the_wheel(built: Distribution) -> None:
             assert str(path.relative_to(PROJECT)) in names
 
 
+@pytest.mark.slow
 def test_what_is_in_the_sdist(built: Distribution) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -157,6 +157,7 @@ def test_containers_of_one_image(watch: Callable[[], Watch], tmp_path: Path) -> 
     assert seen.probes.added.count(libsodium(folder).stat().st_ino) == 1
 
 
+@pytest.mark.slow
 @needs_wheel
 def test_a_library_that_nobody_has_any_more_is_forgotten(
     watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,6 +195,7 @@ def test_a_kernel_that_does_not_tell(
         seen.until(seen.sees(process.pid))
 
 
+@pytest.mark.slow
 @needs_wheel
 def test_a_look_at_all_makes_up_for_what_the_kernel_dropped(
     watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ exec "$@"
 """
 
 
+@pytest.mark.slow
 def test_program_in_a_container(side: Side, tmp_path: Path) -> None:
     import zmq
 
@@ -129,6 +130,7 @@ def test_program_in_a_container(side: Side, tmp_path: Path) -> None:
     assert texts(records)[-2:] == talk("inside")
 
 
+@pytest.mark.slow
 def test_keys_then_read_then_one_file(side: Side, tmp_path: Path) -> None:
     capture, file = tmp_path / "capture.pcapng", tmp_path / "keys.txt"
     with keys(side, "-o", str(file)), live("-i", "lo", "-w", str(capture), prefix=side.command()) as program:
@@ -159,6 +161,7 @@ def test_a_kernel_that_does_not_tell_what_programs_load(side: Side, tmp_path: Pa
             wait_for(lambda: file.exists() and format_key(key) in file.read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_several_at_once_see_all_keys(side: Side, tmp_path: Path) -> None:
     """Each has probes of its own, which go when it ends, and with kill -9."""
     files = [tmp_path / name for name in ("first", "second", "third")]
@@ -271,6 +274,7 @@ def test_program_that_logs_its_keys_itself(side: Side, tmp_path: Path) -> None:
     assert texts(read_json("--curve-keys", str(file), str(capture))) == talk("request 0")
 
 
+@pytest.mark.slow
 def test_wrong_server_key(side: Side) -> None:
     with live("-i", "lo", "--curve-keys", "auto", prefix=side.command()) as program:
         with pair(side, "0", "wrong-key"):

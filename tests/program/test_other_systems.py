@@ -37,7 +37,8 @@ def run(system: str, folder: Path) -> tuple[list[int], dict[str, bytes]]:
     return json.loads(done.stdout), {name: text.replace(str(folder).encode(), b"") for name, text in files.items()}
 
 
-@pytest.mark.parametrize("system", ["win32", pytest.param("darwin", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["win32", "darwin"])
 def test_files_show_the_same_without_what_other_systems_lack(system: str, tmp_path: Path) -> None:
     statuses, files = run(system, tmp_path / system)
     for command, status, number in zip(COMMANDS, statuses, range(len(COMMANDS)), strict=True):
