@@ -36,7 +36,7 @@ def _claims(
     topics: Sequence[bytes] = (),
     stalls: Sequence[Stall] = (),
 ) -> list[Claim]:
-    """What is said of dropped messages to subscribers, each with these at these times; all want all, or ``topics``."""
+    """Findings of dropped messages to subscribers, each with these at these times; all want all, or ``topics``."""
     copies = Copies()
     listeners = {}
     for flow in range(len(streams)):

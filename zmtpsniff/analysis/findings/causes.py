@@ -11,7 +11,7 @@ from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim
 from zmtpsniff.analysis.findings.requests import UNREACHED
 
-WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
+_WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
 _APART = frozenset(
     {"endpoint-refused", "server-key-wrong", "credentials-refused", "mechanisms-differ", "sockets-mismatched"}
 )
@@ -29,7 +29,10 @@ def in_turn(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> l
     silent = [claim for claim in claims if claim.code in NOT_ANSWERING and claim.severity != "note"]
     left = [claim for claim in claims if claim.code in _AWAY and claim.severity != "note"]
     apart = [claim for claim in claims if claim.code in _APART and claim.severity != "note"]
-    return [_in_turn(claim, [*silent, *left], apart, has_answered) if claim in silent else claim for claim in claims]
+    found = [_in_turn(claim, [*silent, *left], apart, has_answered) if claim in silent else claim for claim in claims]
+    if left or apart or any(one.code in NOT_ANSWERING and one.severity != "note" for one in found):
+        return found
+    return list(claims)  # each waits for the next one in a circle
 
 
 def _in_turn(
@@ -43,24 +46,22 @@ def _in_turn(
         sought = [*other.endpoints][-1 if other.code == "worker-closed" else 0]  # the socket whose workers left is last
         if host in other.waiting and host_of(sought) not in claim.waiting and _is_in_turn(claim, other):
             waits = f"{host} itself waits for {sought} in vain"
-            return _as_effect(claim, waits, f"another finding says why {sought} does not answer")
+            return as_effect(claim, waits, f"another finding says why {sought} does not answer")
         if claim.certainty == "possible" and sought != address and _began_before(other, claim):
-            return _as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
-    if claim.code == "not-passed-on" or has_answered(address):
-        return claim
-    if any(host_of(one) == host for other in apart for one in other.endpoints):
+            return as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
+    is_apart = any(host_of(one) == host for other in apart for one in other.endpoints)
+    if is_apart and claim.code != "not-passed-on" and not has_answered(address):
         waits = "perhaps somebody that it needs cannot come in"
-        return _as_effect(claim, waits, f"another finding says that a peer and {host} do not come together")
+        return as_effect(claim, waits, f"another finding says that a peer and {host} do not come together")
     return claim
 
 
 def _is_in_turn(claim: Claim, other: Claim) -> bool:
     """Whether a claim may come of another one, by their times. A program that loses messages may do so at any time."""
     seen, cause = claim.occurrences, other.occurrences
-    first_ns, last_ns = (seen.first_ns or 0) + _SOON_NS, (seen.last_ns or 0) - _SOON_NS
-    if claim.code != "not-passed-on":
-        return (cause.first_ns or 0) <= first_ns
-    return (cause.first_ns or 0) <= first_ns and last_ns <= (cause.last_ns or 0)
+    if (cause.first_ns or 0) > (seen.first_ns or 0) + _SOON_NS:
+        return False
+    return claim.code != "not-passed-on" or (seen.last_ns or 0) - _SOON_NS <= (cause.last_ns or 0)
 
 
 def _began_before(cause: Claim, claim: Claim) -> bool:
@@ -69,12 +70,13 @@ def _began_before(cause: Claim, claim: Claim) -> bool:
     return since_ns + _SOON_NS < (claim.occurrences.first_ns or 0) < until_ns + _SOON_NS
 
 
-def _as_effect(claim: Claim, waits: str, known: str) -> Claim:
+def as_effect(claim: Claim, waits: str, known: str) -> Claim:
+    """The claim as a note: its program ``waits`` for another one, and what is ``known`` tells where that stands."""
     return claim._replace(
         severity="note",
         summary=f"{claim.summary}; {waits}",
         known=f"{claim.known}; {known}",
-        advice=WAITS_ADVICE,
+        advice=_WAITS_ADVICE,
     )
 
 

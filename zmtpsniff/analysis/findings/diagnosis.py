@@ -21,7 +21,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.findings.causes import WAITS_ADVICE, in_turn, of_one_cause
+from zmtpsniff.analysis.findings.causes import as_effect, in_turn, of_one_cause
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -472,12 +472,7 @@ class Diagnosis:
         waits = f"{host} itself waits for {sought} in vain"
         if is_loopback(host):  # there all programs have one address
             waits = f"perhaps it waits for {sought}, as a program there does in vain"
-        return claim._replace(
-            severity="note",
-            summary=f"{claim.summary}; {waits}",
-            known=f"{claim.known}; another finding says why {host} and {sought} do not come together",
-            advice=WAITS_ADVICE,
-        )
+        return as_effect(claim, waits, f"another finding says why {host} and {sought} do not come together")
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:

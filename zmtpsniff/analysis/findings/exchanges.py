@@ -51,6 +51,7 @@ class ExchangeCount(msgspec.Struct, eq=False):
     strict: bool  # patterns know which request is answered
     by_turns: bool = False  # nothing but turns shows which request a reply answers
     is_mutual: bool = False  # nor which side answers, if any does
+    ends: tuple[str, ...] = ()  # the addresses of both sides
     asker: str | None = None
     is_inferred: bool = False  # the sockets have not said what they are
     is_worker: bool = False  # the side that spoke first only said that it is ready

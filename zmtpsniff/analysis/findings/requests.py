@@ -115,6 +115,7 @@ class Requests(Inquiry):
             self._pauses.at(dossier.flow), bool(kinds & {"REQ", "REP"}), by_turns, is_mutual=kinds in _MUTUAL
         )
         exchange.blind = dossier.blind
+        exchange.ends = tuple(dossier.types)
         return exchange.take
 
     def meet(self, dossier: Dossier, reply: Message) -> Listener | None:
@@ -122,7 +123,7 @@ class Requests(Inquiry):
         exchange = self._exchanges[dossier.flow] = ExchangeCount(self._pauses.at(dossier.flow), strict=False)
         exchange.is_inferred = True
         exchange.blind = dossier.blind
-        exchange.asker = reply.dst
+        exchange.asker, exchange.ends = reply.dst, (reply.src, reply.dst)
         exchange.asked = 1  # its request came before
         return exchange.take
 
@@ -161,8 +162,10 @@ class Requests(Inquiry):
                 exchanges[sender.flow].add(slow[sender.flow], sums[side])
 
     def has_answered(self, address: str) -> bool:
-        """Whether a socket has answered anybody, on a connection that is over."""
-        return address in self._answering
+        """Whether a socket has answered anybody."""
+        return address in self._answering or any(
+            one.answered and address in one.ends and address != one.asker for one in self._exchanges.values()
+        )
 
     def waits(self, flow: int, replier: str) -> bool:
         """Whether requests waited for a side when their connection ended."""
