@@ -93,7 +93,7 @@ class Spans:
         for hop in there:
             lost = terminus if hop is there[-1] or hop is way.first else None
             yield self._span(
-                f"{hop.line.src_kind or way.kind} {self._name(hop.dst)}",
+                f"{hop.stream.src_kind or way.kind} {self._name(hop.dst)}",
                 contexts[id(hop)],
                 holder(hop.before),
                 self._name(hop.src),
@@ -190,7 +190,7 @@ def _attributes(hop: Hop) -> dict[str, str | int | bool]:
         "network.transport": "tcp",
         "server.address": host_of(hop.dst).strip("[]"),
         "client.address": host_of(hop.src).strip("[]"),
-        "zmtp.socket_type": hop.line.src_kind,
+        "zmtp.socket_type": hop.stream.src_kind,
         "zmtp.flow": hop.flow,
         "zmtp.packet": hop.packet,
         "zmtp.part": hop.part,

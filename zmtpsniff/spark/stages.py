@@ -203,7 +203,7 @@ class Stages:
             self.diagnosis.take(faults)
         if self.ways is not None:
             for fault in faults:
-                self.ways.problem(fault)
+                self.ways.see_problem(fault)
 
     def findings(self, totals: Capture) -> list[Finding]:
         """The findings so far, with these totals. It is the last call to the stages."""

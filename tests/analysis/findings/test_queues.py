@@ -10,7 +10,7 @@ from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, OpenWay, Receipts, Turns
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay, Receipts, RequestCount, SharedFacts, Stream
 from zmtpsniff.analysis.ways.records import Kind
 
 Times = Sequence[tuple[float, float | None]]
@@ -20,8 +20,8 @@ RELAY, NEXT = "10.0.0.2:5555", "10.0.0.2:40000"
 
 
 def message(at_ms: float, src: str, dst: str, kind: Kind = "job", *, is_guess: bool = False) -> Hop:
-    line = Line("PUSH", "PULL", "", "", Turns(), Manners(), Receipts())
-    hop = Hop(src, dst, 1, 1, round(at_ms * MS), 1, line, [])
+    stream = Stream("PUSH", "PULL", "", "", RequestCount(), SharedFacts(), Receipts())
+    hop = Hop(src, dst, 1, 1, round(at_ms * MS), 1, stream, [])
     hop.joined, hop.certain = ("body", False) if is_guess else ("order", True)
     OpenWay.begin(kind, hop)
     return hop

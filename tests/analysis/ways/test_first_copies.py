@@ -2,7 +2,7 @@
 
 from tests.analysis.ways.scenes import Scene
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Receipts, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
 
 PUBLISHER = "10.0.0.2:5555"
 MS = 1_000_000
@@ -19,8 +19,8 @@ class Publisher:
     def send(self, flow: int, time_ms: float, text: bytes = b"tick") -> int:
         """The packet of the first copy of the publication that this is a copy of: its own if it is the first."""
         self._packet += 1
-        line = Line("PUB", "SUB", "10.0.0.2", "10.0.0.1", Turns(), Manners(), Receipts())
-        hop = Hop(PUBLISHER, f"10.0.0.1:{flow}", flow, self._packet, round(time_ms * MS), 1, line, [text])
+        stream = Stream("PUB", "SUB", "10.0.0.2", "10.0.0.1", RequestCount(), SharedFacts(), Receipts())
+        hop = Hop(PUBLISHER, f"10.0.0.1:{flow}", flow, self._packet, round(time_ms * MS), 1, stream, [text])
         first = self._first_copies.first_of(hop)
         return self._packet if first is None else first.packet
 

@@ -221,8 +221,8 @@ def test_clients_that_come_and_go_leave_no_ways_behind(is_left: bool) -> None:
         scene.events.clear()
         scene.close(flow)
         if is_left:
-            ways.leave(flow)
-            ways.end_unheard(scene.events.pop())  # type: ignore[arg-type]
+            ways.stop_following(flow)
+            ways.end_unfollowed(scene.events.pop())  # type: ignore[arg-type]
     assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
 
 

@@ -14,7 +14,7 @@ from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LONG_NS, SLOW_NS,
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage
-from zmtpsniff.analysis.ways.hops import BY_SERVICES, Hop, Manners
+from zmtpsniff.analysis.ways.hops import BY_SERVICES, Hop, SharedFacts
 
 LEAST_SLOW = 3
 """So many slow messages are no accident."""
@@ -41,12 +41,12 @@ class SlowPassage(NamedTuple):
     waiting: str  # the host that waits for the program
     words: str
     ends: tuple[str, str]  # the sockets between which it went on
-    manners: Manners  # of the connection over which it came
+    shared: SharedFacts  # of the connection over which it came
 
     @property
     def is_work(self) -> bool:
         """Whether the place gives work to its peer, which had asked for some, as may be seen only later."""
-        return self.manners.giver == self.ends[0]
+        return self.shared.upstream == self.ends[0]
 
 
 class Losses(msgspec.Struct, eq=False):
@@ -60,7 +60,7 @@ class Losses(msgspec.Struct, eq=False):
     def add(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""
         if why == "closed":
-            self.closed_ns = max(self.closed_ns, hop.line.manners.closed_ns or 0)
+            self.closed_ns = max(self.closed_ns, hop.stream.shared.closed_ns or 0)
         self.seen.setdefault((kind, why), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
         self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
 
@@ -84,7 +84,7 @@ class RelayPlace:
         self.at = ""  # the socket that took the first
         self.pushes_replies = False  # its replies come on another connection
         self.seems_to_pass_on = False  # of a late connection, messages go on, perhaps by equal octets alone
-        self.giver = ""  # the socket that gave the first
+        self.upstream = ""  # the socket that gave the first
         self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
         self.forget_times()
         self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
@@ -134,7 +134,7 @@ class RelayPlace:
         taken, passed = one.taken, one.passed
         own_ns = one.inside_ns
         self._inside_ns.append(own_ns)
-        if one.queue_ns and (passed.joined not in BY_SERVICES or one.taken.line.dst_kind == "PULL"):
+        if one.queue_ns and (passed.joined not in BY_SERVICES or one.taken.stream.dst_kind == "PULL"):
             own_ns += one.queue_ns
         self._held_ns.append(own_ns)
         if len(self._held_ns) == _UNCOUNTED:
@@ -145,22 +145,22 @@ class RelayPlace:
             self.late.add(taken.time_ns, taken.packet, taken.flow)
             self.latest_ns = max(self.latest_ns, one.resent_ns)
         if not self.passed:
-            self.giver = self.giver or taken.src
+            self.upstream = self.upstream or taken.src
         self.passed += 1
-        self.pushes_replies = self.pushes_replies or one.taken.line.pushed_forms is not None
+        self.pushes_replies = self.pushes_replies or one.taken.stream.pushed_forms is not None
         if not taken.reply:
             self.first += 1
             self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
-            self.asks[passed.src, passed.dst] = passed.line.dst_kind
+            self.asks[passed.src, passed.dst] = passed.stream.dst_kind
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if own_ns > self._least_slow_ns:
-            asks = taken.line.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
+            asks = taken.stream.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
             waiting = host_of(taken.src if asks else passed.dst)
             slow = SlowPassage(
                 own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst),
-                taken.line.manners,
+                taken.stream.shared,
             )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:
@@ -184,7 +184,7 @@ class RelayPlace:
 
     def does_the_same(self, other: "RelayPlace") -> bool:
         """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
-        if self.giver != other.giver:
+        if self.upstream != other.upstream:
             return False
         return max(len(self.tasks), len(other.tasks)) > _TASKS or not self.tasks.keys().isdisjoint(other.tasks)
 
@@ -221,9 +221,9 @@ class RelayPlace:
     def publish(self, hop: Hop) -> None:
         """The program took a publication. If it went on, those of its topic before it that did not are lost."""
         topic = hop.topic
-        if hop.is_passed:
+        if hop.is_passed_on:
             for missing in self.missing.pop(topic, ()):
-                self.giver = self.giver or missing.src
+                self.upstream = self.upstream or missing.src
                 self.lost.add("publication", "not-forwarded", missing)
             self.missing[topic] = []
         elif topic in self.missing and not hop.is_overtaken and len(self.missing[topic]) < _TOPICS:

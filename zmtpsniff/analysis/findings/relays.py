@@ -172,14 +172,14 @@ class Relays(Inquiry):
         """Live: connections whose messages do not matter any more, now that their processes are known."""
         found = self._hosts.tell_apart(now_ns)
         for flow in found:
-            self._ways.leave(flow)
+            self._ways.stop_following(flow)
         return found
 
     def take(self, messages: Sequence[Message]) -> None:
         """Follow messages."""
         for message in messages:
-            self._ways.message(message)
-        self._take_ways(self._ways.over())
+            self._ways.take_message(message)
+        self._take_ways(self._ways.pop_finished())
 
     def follows(self, flow: int) -> bool:
         """Whether it hears the messages of a connection."""
@@ -187,7 +187,7 @@ class Relays(Inquiry):
 
     def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
         """Follow the messages of these connections in a batch."""
-        self._ways.messages(batch, flows, self._take_ways)
+        self._ways.take_columns(batch, flows, self._take_ways)
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent, or is not there any more."""
@@ -202,7 +202,7 @@ class Relays(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
-        self._ways.problem(event)
+        self._ways.see_problem(event)
         self._is_cut = self._is_cut or event.code == "packets-cut"
         if event.code in BLINDING and event.src and event.dst and event.flow is not None:
             self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
@@ -220,8 +220,8 @@ class Relays(Inquiry):
         """
         for way in self._own:
             first = way.first
-            back = [hop for hop in way.hops if hop.reply and hop.line.dst_host == first.line.src_host]
-            is_whole = back and not first.line.is_late and not self._ways.endings.is_blind(back[0])
+            back = [hop for hop in way.hops if hop.reply and hop.stream.dst_host == first.stream.src_host]
+            is_whole = back and not first.stream.is_late and not self._ways.endings.is_blind(back[0])
             if is_whole and any(hop.flow == flow and hop.packet <= packet for hop in way.hops if hop.reply):
                 return first.src  # the reply to the other one may have come first
         return ""
@@ -250,13 +250,13 @@ class Relays(Inquiry):
                 self._met.pop((client, kind), None)
             self._met.pop((host_of(server), client), None)
         if self._hosts.end(event.flow):
-            self._ways.end(event)
+            self._ways.end_connection(event)
         else:
-            self._ways.end_unheard(event)
+            self._ways.end_unfollowed(event)
 
     def passes_on(self, address: str) -> bool:
         """Whether the program of this socket has passed on what it took, so that others may be to blame."""
-        return self._ways.programs[address].longest_ns >= 0
+        return self._ways.programs[address].longest_relay_ns >= 0
 
     def may_pass_on(self, address: str) -> bool:
         """Whether it has, or seems to have, or may have where nothing joins messages that are cut short."""
@@ -283,12 +283,12 @@ class Relays(Inquiry):
             goes_on = taken.flow != passed.flow
             if goes_on:
                 place.queue.add(taken, passed)
-                if taken.line.is_late and not place.seems_to_pass_on:
+                if taken.stream.is_late and not place.seems_to_pass_on:
                     place.seems_to_pass_on = True
                     place.forget_times()
             if one.dropped is not None:
                 worker = self._place(one.dropped.dst)
-                worker.giver = worker.giver or one.dropped.src
+                worker.upstream = worker.upstream or one.dropped.src
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
             if not passed.is_guess and (goes_on or not self._hides(one)):
                 place.add(one)
@@ -299,7 +299,7 @@ class Relays(Inquiry):
             for hop in way.hops:
                 if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
                     continue
-                if hop.is_passed or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
+                if hop.is_passed_on or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
                     self._place(hop.dst).publish(hop)
             return
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
@@ -308,13 +308,13 @@ class Relays(Inquiry):
         for hop, why in self._ways.endings.dead_ends(way):
             if why in _DROPPED and not self._may_be_ignored(hop):
                 place = self._place(hop.dst)
-                place.giver = place.giver or hop.src
+                place.upstream = place.upstream or hop.src
                 place.lost.add(way.kind, why, hop)
 
     def _hides(self, one: Passage) -> bool:
         """Whether a program answers, and nobody knows whether it asked others for that: perhaps it always does."""
         taken = one.taken
-        may_ask = taken.line.is_late and self._hosts.may_pass_on(taken.dst) and not self.passes_on(taken.dst)
+        may_ask = taken.stream.is_late and self._hosts.may_pass_on(taken.dst) and not self.passes_on(taken.dst)
         return may_ask or self._ways.endings.hides(one)
 
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
@@ -334,7 +334,7 @@ class Relays(Inquiry):
             return
         if ended is not None and (ended.why != _TO_NOBODY or last.reply):
             place = self._place(ended.at)
-            place.giver = place.giver or last.src
+            place.upstream = place.upstream or last.src
             if since_ns is None or last.time_ns <= since_ns:
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
                 if ended.why == "not-answered" and (awaited := self._awaited(way, place)):
@@ -375,10 +375,10 @@ class Relays(Inquiry):
 
         The broker itself may be the place that does not answer, such as one that has no worker for a service.
         """
-        first, line = way.first, way.first.line
-        waits = line.src_kind == "REQ" or first.is_promised
-        is_passed = len(way.hops) > 1 or self.passes_on(first.dst)
-        if not (first.asks if line.pushed_forms is not None or line.has_ids else waits and is_passed):
+        first, stream = way.first, way.first.stream
+        waits = stream.src_kind == "REQ" or first.reply_is_promised
+        is_relayed = len(way.hops) > 1 or self.passes_on(first.dst)
+        if not (first.expects_reply if stream.pushed_forms is not None or stream.has_ids else waits and is_relayed):
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
         if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):
@@ -395,18 +395,18 @@ class Relays(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Programs that are slow, or that lose messages."""
-        self._take_ways(self._ways.over())
+        self._take_ways(self._ways.pop_finished())
         for place in self._places.values():
             place.stuck = Losses()
             place.queue.forget_open()
-        for way in self._ways.going_on(now_ns):
+        for way in self._ways.open_ways(now_ns):
             if way.kind != "publication" and not way.is_signal:
                 self._end_at(way, now_ns - _SETTLED_NS)
         teams: dict[str, list[RelayPlace]] = {}  # places that one socket gives messages to
         for place in self._places.values():
-            teams.setdefault(place.giver, []).append(place)
+            teams.setdefault(place.upstream, []).append(place)
         for place in self._places.values():
-            team = [one for one in teams[place.giver] if one is not place and place.does_the_same(one)]
+            team = [one for one in teams[place.upstream] if one is not place and place.does_the_same(one)]
             yield from self._slow(place, [one for one in team if one.inside.count >= _LEAST])
             yield from self._late(place)
             lost = list(self._lost(place, team, now_ns))
@@ -491,7 +491,9 @@ class Relays(Inquiry):
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
         is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
-        is_doubtful = self._ways.endings.is_disordered  # what two capture points saw looks as if it came again
+        sender_may_have_waited = (
+            self._ways.endings.is_disordered
+        )  # what two capture points saw looks as if it came again
         yield Claim(
             "replies-slow",
             f"the network loses packets on the way to {place.at}: {late} arrived late, "
@@ -499,7 +501,7 @@ class Relays(Inquiry):
             "their octets came again after a pause, and only then did the program pass them on",
             seen,
             [place.at],
-            "note" if is_rare or is_doubtful else None,
+            "note" if is_rare or sender_may_have_waited else None,
             certainty="likely",
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )
@@ -530,11 +532,11 @@ class Relays(Inquiry):
         """A worker closed its connection while it had requests, and its broker had others answer them."""
         return Claim(
             "worker-closed",
-            f"the worker {place.at} of {place.giver} closed its connection with "
+            f"the worker {place.at} of {place.upstream} closed its connection with "
             f"{plural(seen.count, 'request')} in hand",
             "it closes the connection first, before it replies, and another reply goes to who asked",
             seen,
-            [place.at, place.giver],
+            [place.at, place.upstream],
             certainty="likely",
             subject=place.at,
         )
@@ -672,14 +674,14 @@ class Relays(Inquiry):
 
         ``fate`` says in words what became of the messages.
         """
-        workers, giver = list(gone), next(iter(gone.values()))
+        workers, upstream = list(gone), next(iter(gone.values()))
         closed = "closed its connection" if len(workers) == 1 else "closed their connections"
         return Claim(
             "worker-closed",
-            f"{listed(workers)} {closed} to {giver}, and no other worker came: {fate}",
-            f"messages went on there before; since then {giver} takes others, and they go no further",
+            f"{listed(workers)} {closed} to {upstream}, and no other worker came: {fate}",
+            f"messages went on there before; since then {upstream} takes others, and they go no further",
             seen,
-            [*workers, giver],
+            [*workers, upstream],
             certainty="likely",
             subject=workers[0],
             waiting=lost.waits,
@@ -687,15 +689,15 @@ class Relays(Inquiry):
 
     def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:
         """A worker closed its connection while it had messages, and who gave it these kept sending to others."""
-        giver, seen = place.giver, lost.seen[kind, "closed"]
-        if self._ways.programs[giver].sent_ns - lost.closed_ns < STOPPED_NS:
+        upstream, seen = place.upstream, lost.seen[kind, "closed"]
+        if self._ways.programs[upstream].sent_ns - lost.closed_ns < STOPPED_NS:
             return
         yield Claim(
             "worker-closed",
-            f"the worker {place.at} of {giver} closed its connection with {plural(seen.count, kind)} in hand",
-            f"it closes the connection first, nothing comes of the {kind}s, and {giver} goes on without it",
+            f"the worker {place.at} of {upstream} closed its connection with {plural(seen.count, kind)} in hand",
+            f"it closes the connection first, nothing comes of the {kind}s, and {upstream} goes on without it",
             seen,
-            [place.at, giver],
+            [place.at, upstream],
             certainty="likely",
             subject=place.at,
         )

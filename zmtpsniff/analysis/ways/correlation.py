@@ -57,7 +57,7 @@ class Correlation:
 
     def add(self, hop: Hop) -> None:
         """A host holds one more message."""
-        fresh = self._fresh[hop.line.dst_host]
+        fresh = self._fresh[hop.stream.dst_host]
         hops = fresh.hops
         while hops and not hops[0].frames:
             hops.popleft()  # its way is over, so that it has no tokens any more
@@ -68,13 +68,13 @@ class Correlation:
     def forget(self, hop: Hop) -> None:
         """The way of a message is over: only its tokens are remembered."""
         for token in hop.tokens_ or ():
-            key = (hop.line.dst_host, token)
+            key = (hop.stream.dst_host, token)
             if self._owners.get(key) is hop:
-                self._owners[key] = None if hop.is_passed else _GONE
+                self._owners[key] = None if hop.is_passed_on else _GONE
 
     def find(self, hop: Hop) -> Hop | None:
         """The message at the sender's host that alone has a token of this one; None if there is none, or several."""
-        host = hop.line.src_host
+        host = hop.stream.src_host
         fresh = self._fresh.get(host)
         if fresh is None or fresh.flow == hop.flow:  # on loopback it is the host that takes what it sends
             return None
@@ -85,7 +85,7 @@ class Correlation:
             owner = self._owners.get((host, token))
             if owner is _GONE:
                 votes[id(owner)] += 1
-            elif isinstance(owner, Hop) and not owner.is_passed and hop.may_come_of(owner):
+            elif isinstance(owner, Hop) and not owner.is_passed_on and hop.may_come_of(owner):
                 votes[id(owner)] += 1
                 hops[id(owner)] = owner
         best = votes.most_common(2)

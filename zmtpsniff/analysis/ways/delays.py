@@ -42,7 +42,7 @@ class Passage(msgspec.Struct, gc=False):
 def passages(way: OpenWay) -> Iterator[Passage]:
     """The times that programs had the message of a way, in their order."""
     for hop in way.hops:
-        if hop.before is not None and not hop.is_aside:
+        if hop.before is not None and not hop.is_side_publication:
             yield _passage(hop.before, hop)
 
 
@@ -53,19 +53,19 @@ def _passage(before: Hop, hop: Hop) -> Passage:
     if left_ns <= 0:
         return Passage(before, hop, 0, 0, 0, 0)
     network_ns = resent_ns = away_ns = queue_ns = 0
-    line = before.line
-    if line.round_trip_ns or line.resent:
+    stream = before.stream
+    if stream.round_trip_ns or stream.resent:
         resent_ns = _resent_ns(before, hop.time_ns)
-        network_ns = min(line.round_trip_ns + resent_ns, left_ns)
+        network_ns = min(stream.round_trip_ns + resent_ns, left_ns)
         left_ns -= network_ns
     dropped = _dropped(before, hop) if hop.flow == before.flow else None
     if dropped is not None:
         away_ns, left_ns = left_ns, 0
-    elif hop.line.connected_ns > taken_ns:
-        away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+    elif hop.stream.connected_ns > taken_ns:
+        away_ns = min(max(hop.stream.connected_ns - taken_ns - network_ns, 0), left_ns)
         left_ns -= away_ns
-    if hop.others_until_ns > taken_ns:
-        queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
+    if hop.busy_until_ns > taken_ns:
+        queue_ns = hop.busy_until_ns - taken_ns - network_ns - away_ns
         queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
         left_ns -= queue_ns
     return Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns, dropped)
@@ -82,7 +82,7 @@ def _dropped(taken: Hop, answer: Hop) -> Hop | None:
 def _resent_ns(taken: Hop, until_ns: int) -> int:
     """How long after a message TCP sent it again, or octets before it."""
     taken_ns = taken.time_ns
-    for offset, time_ns in reversed(taken.line.resent):
+    for offset, time_ns in reversed(taken.stream.resent):
         if time_ns <= taken_ns:
             break
         if offset <= taken.offset and time_ns <= until_ns:
@@ -94,7 +94,7 @@ def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
     """Where most of the time of a way went, until it was answered; None if it has one leg."""
     last: dict[Hop, Hop] = {}  # by message that was passed on: the one as which it went on for the last time
     for hop in way.hops:
-        if hop.before is not None and hop.time_ns <= until_ns and not hop.is_aside:
+        if hop.before is not None and hop.time_ns <= until_ns and not hop.is_side_publication:
             last[hop.before] = hop
     if not last:
         return None

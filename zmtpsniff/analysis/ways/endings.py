@@ -70,12 +70,12 @@ class Endings:
         It asked others meanwhile, perhaps for this; or the capture may lack those whom it asked. If the capture lacks
         the beginning of the connection, a leg in between may not have been recognised.
         """
-        if one.passed.is_unsure:
+        if one.passed.sender_may_have_waited:
             return True
         taken = one.taken
-        if taken.flow != one.passed.flow or self._programs[taken.dst].longest_ns < 0:
+        if taken.flow != one.passed.flow or self._programs[taken.dst].longest_relay_ns < 0:
             return False
-        return taken.line.is_late or self.has_gap(taken.dst)
+        return taken.stream.is_late or self.has_gap(taken.dst)
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
@@ -92,7 +92,7 @@ class Endings:
             return False
         if way.kind == "request":
             return not way.first.answered
-        return self._programs[way.hops[-1].dst].longest_ns >= 0
+        return self._programs[way.hops[-1].dst].longest_relay_ns >= 0
 
     def record(self, way: OpenWay) -> Way:
         """The record of a way."""
@@ -122,22 +122,22 @@ class Endings:
         return slowest(way, way.last_ns if answer is None else answer.time_ns)
 
     def _hides(self, way: OpenWay) -> bool:
-        may_hide = not self.sees_all or any(hop.is_unsure for hop in way.hops)
+        may_hide = not self.sees_all or any(hop.sender_may_have_waited for hop in way.hops)
         return may_hide and any(map(self.hides, passages(way)))
 
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
         last = way.last
-        if way.may_tell or self._until_ns - last.time_ns < _RECENT_NS:
+        if way.may_need_no_reply or self._until_ns - last.time_ns < _RECENT_NS:
             return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self.has_gap(first.dst) or not first.may_ask or first.answered:
+        if self.has_gap(first.dst) or not first.may_expect_reply or first.answered:
             return True
-        if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
+        if (first.stream.is_late and not first.expects_reply) or any(hop.may_be_answered for hop in way.hops):
             return True
         return len(way.hops) > 1 and way.hops[1].reply  # as it is not answered, the first is a reply, too
 
@@ -146,18 +146,18 @@ class Endings:
         earlier = way.earlier
         if earlier is None:
             return None
-        first, last, manners = way.first, earlier.first, earlier.first.line.manners
+        first, last, shared = way.first, earlier.first, earlier.first.stream.shared
         reply = earlier.answer
         if first.time_ns - last.time_ns > _AGAIN_NS or (reply is not None and reply.time_ns <= first.time_ns):
             return None
         has_waited = reply is not None and reply.flow == last.flow
-        gave_up = not has_waited and manners.closed_ns is not None  # else another client asks the same service
+        gave_up = not has_waited and shared.closed_ns is not None  # else another client asks the same service
         return last.leg if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
         """How long the first sender of a way has waited, and whether it gave up then: it asked again, or closed."""
         first = way.first
-        gave_up_ns = way.again_ns or first.line.manners.closed_ns or 0
+        gave_up_ns = way.again_ns or first.stream.shared.closed_ns or 0
         return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
 
     # ------------------------------------------------------------------ where it ended
@@ -172,13 +172,13 @@ class Endings:
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
-        tells = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None or first.line.has_ids
-        if way.kind == "request" and (way.may_tell or (tells and not first.may_ask)):
+        tells = last.stream.src_kind == "DEALER" or first.stream.pushed_forms is not None or first.stream.has_ids
+        if way.kind == "request" and (way.may_need_no_reply or (tells and not first.may_expect_reply)):
             return None  # it may have told something, and be where it was to go
         if last.reply and way.hops[1].reply:
             return None  # it goes back to who asked before the capture
         due = self._waiting_for(way, last) if last.reply else [last]
-        if way.is_given_again or last.is_guess or any(hop.may_be_answered for hop in due):
+        if way.is_reassigned or last.is_guess or any(hop.may_be_answered for hop in due):
             return None
         if self._may_go_unseen(way, last):
             return None
@@ -213,7 +213,7 @@ class Endings:
         if not last.reply or not self.is_blind(last):
             return self.is_blind(last)
         waiting = self._waiting_for(way, last)
-        return self.has_gap(last.dst) or not waiting or not waiting[-1].line.turns.answered
+        return self.has_gap(last.dst) or not waiting or not waiting[-1].stream.own_requests.answered
 
     def _is_unreached(self, hop: Hop | None) -> bool:
         """Whether a message never arrived: its sender sent it again and again, and nobody acknowledged it.
@@ -223,21 +223,21 @@ class Endings:
         return (
             hop is not None
             and self.knows_acknowledged
-            and hop.line.receipts.acked <= hop.offset
-            and hop.line.manners.closed_ns is None
+            and hop.stream.receipts.acked <= hop.offset
+            and hop.stream.shared.closed_ns is None
             and not self.has_gap(hop.dst)
-            and sum(offset <= hop.offset and time_ns > hop.time_ns for offset, time_ns in hop.line.resent) >= _COPIES
+            and sum(offset <= hop.offset and time_ns > hop.time_ns for offset, time_ns in hop.stream.resent) >= _COPIES
         )
 
     def _why(self, way: OpenWay, last: Hop) -> Why | None:
         program = self._programs[last.dst]
-        longest_ns = None if program.longest_ns < 0 else program.longest_ns
+        longest_ns = None if program.longest_relay_ns < 0 else program.longest_relay_ns
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on or last.number < program.since):
             return None  # it has arrived; or it came before the first job that the program passed on
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         if not last.reply:  # others may have been before it in a queue
-            patience_ns = max(patience_ns, _LONGER * program.slowest_ns)
-        closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer
+            patience_ns = max(patience_ns, _LONGER * program.longest_reply_ns)
+        closed_ns, closer = last.stream.shared.closed_ns, last.stream.shared.closer
         closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None
         if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):
             return "closed"
@@ -252,13 +252,13 @@ class Endings:
     @staticmethod
     def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:
         """The messages that its receiver has taken for a reply, and not answered."""
-        host = reply.line.dst_host
-        return [hop for hop in way.hops if not (hop.reply or hop.answered) and hop.line.dst_host == host]
+        host = reply.stream.dst_host
+        return [hop for hop in way.hops if not (hop.reply or hop.answered) and hop.stream.dst_host == host]
 
     def _why_not_back(self, way: OpenWay, reply: Hop, patience_ns: int) -> Why:
         """Why a broker did not pass a reply on."""
         waiting = self._waiting_for(way, reply)
-        closed_ns = waiting[-1].line.manners.closed_ns if waiting else None
+        closed_ns = waiting[-1].stream.shared.closed_ns if waiting else None
         if closed_ns is not None and closed_ns <= reply.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"
         return "capture-ended" if self._until_ns - reply.time_ns < patience_ns else "reply-not-forwarded"

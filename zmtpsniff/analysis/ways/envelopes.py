@@ -48,7 +48,7 @@ class Join(msgspec.Struct, gc=False):
     is_known: bool  # that the connection has the id
 
 
-class _Piece(NamedTuple):
+class _WaitingLeg(NamedTuple):
     """A leg whose id several connections may have, with the messages that it may pass on."""
 
     hop: Hop
@@ -56,7 +56,7 @@ class _Piece(NamedTuple):
     options: list[Join]
 
 
-class Custody(dict[int, list[Hop]]):
+class HeldMessages(dict[int, list[Hop]]):
     """Messages that hosts have taken and may pass on, by the hash of their last frame; the oldest first."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Custody(dict[int, list[Hop]]):
         if len(hops) > _ALIKE:
             self.remove(hops[0])
 
-    def elsewhere(self, last: Octets, flow: int) -> Iterator[Hop]:
+    def on_other_connections(self, last: Octets, flow: int) -> Iterator[Hop]:
         """Those with a last frame that came on other connections.
 
         It costs little where one sender says the same all the time.
@@ -168,11 +168,11 @@ class RoutingIds(dict[tuple[int, str], Octets]):
 class Envelopes:
     """Finds the message that a message of a request or a reply passes on."""
 
-    def __init__(self, held: Custody) -> None:
+    def __init__(self, held: HeldMessages) -> None:
         """``held`` has the messages that may be passed on."""
         self.ids = RoutingIds()
         self._held = held
-        self._waiting: deque[_Piece] = deque(maxlen=_WAITING)
+        self._waiting: deque[_WaitingLeg] = deque(maxlen=_WAITING)
         self._guessed: list[tuple[Hop, Join]] = []  # legs that waited, and their most likely places
         self.has_learnt = False  # or guessed, since the last look at those that wait
 
@@ -182,7 +182,7 @@ class Envelopes:
         ``asked`` is the request on the same connection that it answers, if that is known. A REP only answers, so it
         passes nothing on, though its answer may end as a request does.
         """
-        if hop.line.src_kind == "REP":
+        if hop.stream.src_kind == "REP":
             return None
         alike = self._held.get(hash(hop.frames[-1]))
         if alike is None:
@@ -208,7 +208,7 @@ class Envelopes:
         ids = {one.routing_id for one in options}
         if len(ids) == 1:
             routing_id = next(iter(ids))
-            flows = self.ids.narrow(hop.line.src_host, routing_id, flows)
+            flows = self.ids.narrow(hop.stream.src_host, routing_id, flows)
             if len(flows) == 1:
                 options = [one for one in options if one.flow in flows]
                 left = [one for one in options if not self._is_claimed(one)]
@@ -216,7 +216,7 @@ class Envelopes:
                     return self._settle(hop, left)
                 self._learn(hop, options[0])
                 return None
-            self._waiting.append(_Piece(hop, routing_id, options))
+            self._waiting.append(_WaitingLeg(hop, routing_id, options))
             return None
         return self._guess(hop, options) if len(flows) == 1 else None
 
@@ -234,18 +234,18 @@ class Envelopes:
         """The message before, if this one may pass it on, with the id that the connection would have."""
         frames = hop.frames
         extra = len(frames) - len(before.frames)
-        if before.flow == hop.flow or before.time_ns > hop.time_ns or before.line.sends != "request":
+        if before.flow == hop.flow or before.time_ns > hop.time_ns or before.stream.sends != "request":
             return None
         if not extra:
             return self._readdressed(hop, before)
         is_back = extra < 0
         if is_back:
-            line, kind, flow, router = hop.line, hop.line.src_kind, hop.flow, hop.src
+            stream, kind, flow, router = hop.stream, hop.stream.src_kind, hop.flow, hop.src
             extra, longer, shorter = -extra, before.frames, frames
         else:
-            line, kind, flow, router = before.line, before.line.dst_kind, before.flow, before.dst
+            stream, kind, flow, router = before.stream, before.stream.dst_kind, before.flow, before.dst
             longer, shorter = frames, before.frames
-        if kind != "ROUTER" and not (line.is_late and _may_be_router(kind, router, hop, before)):
+        if kind != "ROUTER" and not (stream.is_late and _may_be_router(kind, router, hop, before)):
             return None
         is_whole = longer[extra:] == shorter
         if is_whole:
@@ -264,7 +264,7 @@ class Envelopes:
         A ROUTER takes it, and sends it with the id of the sender where that of the receiver stood.
         """
         frames, sent = hop.frames, before.frames
-        is_routed = hop.line.src_kind == before.line.dst_kind == "ROUTER"
+        is_routed = hop.stream.src_kind == before.stream.dst_kind == "ROUTER"
         if not is_routed or len(frames) < 2 or frames[1:] != sent[1:]:
             return None
         sender = self.ids.of(before.flow, before.dst) or self.ids.among(frames[:1], before.flow, before.dst)
@@ -284,29 +284,29 @@ class Envelopes:
         here = [one for before in alike if _is_there(before, hop) and (one := self._option(hop, before)) is not None]
         if here:
             return here
-        elsewhere: list[Join] = []
+        on_other_connections: list[Join] = []
         least = 0
         for before in alike:
             one = None if _is_there(before, hop) else self._option(hop, before)
             if one is None:
                 continue
             extra = abs(len(hop.frames) - len(before.frames))
-            if not elsewhere or extra <= least:
+            if not on_other_connections or extra <= least:
                 if extra < least:
-                    elsewhere.clear()
+                    on_other_connections.clear()
                 least = extra
-                elsewhere.append(one)
-        return elsewhere
+                on_other_connections.append(one)
+        return on_other_connections
 
     def _settle(self, hop: Hop, options: list[Join]) -> Join:
         join = options[0]
         if hop.time_ns - join.before.time_ns > _DROPPED_NS:
             join = options[-1]  # those before it were dropped
         # Two messages may have one id. But where the message is in doubt because of the ids, its id is, too.
-        proves_id = not join.before.is_doubtful and all(one.routing_id == join.routing_id for one in options)
+        proves_id = not join.before.is_ambiguous and all(one.routing_id == join.routing_id for one in options)
         if len(options) > 1:
             for one in options:
-                one.before.is_doubtful = True  # whichever is left
+                one.before.is_ambiguous = True  # whichever is left
         if proves_id and self.ids.get((join.flow, _router(hop, join))) != join.routing_id:
             self._learn(hop, join)
         return join
@@ -334,7 +334,7 @@ class Envelopes:
         for piece in self._waiting:
             mine = [one for one in piece.options if one.flow == join.flow]
             for one in piece.options if mine else ():
-                one.before.is_doubtful = True
+                one.before.is_ambiguous = True
             if mine and piece.hop is first:
                 self._guessed.append((piece.hop, mine[0]))
                 self.has_learnt = True
@@ -352,19 +352,19 @@ class Envelopes:
         self.has_learnt = False
         guessed, self._guessed = self._guessed, []
         yield from guessed
-        rest: list[_Piece] = []
+        rest: list[_WaitingLeg] = []
         for piece in self._waiting:
             if piece.hop.way is None:
                 rest.append(piece)  # find() took it just now; one that was settled before told an id since
                 continue
             if piece.hop is not piece.hop.way.first:
                 continue  # its place was guessed
-            left = [one for one in piece.options if not one.before.is_passed]
+            left = [one for one in piece.options if not one.before.is_passed_on]
             known = [one for one in left if self.ids.get((one.flow, _router(piece.hop, one))) == piece.routing_id]
             if not known and len({one.flow for one in left}) == 1:
                 known = left
             if known:
-                known[0].before.is_passed = True
+                known[0].before.is_passed_on = True
                 yield piece.hop, self._settle(piece.hop, known)
             elif left:
                 rest.append(piece)
@@ -382,7 +382,7 @@ def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
     It must be bound, and the program that took the message before must have the host that sends it on: else a request
     may look like another one on its way back.
     """
-    return not kind and has_bound_port(address) and before.line.dst_host == hop.line.src_host
+    return not kind and has_bound_port(address) and before.stream.dst_host == hop.stream.src_host
 
 
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
@@ -392,7 +392,7 @@ def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
 
 def _is_there(before: Hop, hop: Hop) -> bool:
     """Whether the host of a sender took the message before. Live, it may, if only one of two processes is known yet."""
-    taker, sender = before.line, hop.line
+    taker, sender = before.stream, hop.stream
     if taker.dst_host == sender.src_host:
         return True
     return taker.knows_receiver is not sender.knows_sender and host_of(before.dst) == host_of(hop.src)

@@ -32,35 +32,35 @@ GIVEN = 1024
 _NO_ACCIDENT = 16  # observations in a row
 PATIENCE_NS = 60_000_000_000
 """A request may get its reply so much later."""
-_ANSWERS = 3  # that others got, to show that a message of the same kind asks
+_ANSWERS = 3  # that others got, to show that a message of the same kind expects one
 GUESSES = frozenset({"body", "correlation", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
 BY_SERVICES = frozenset({"order", "process", "correlation"})
-"""Joins of what a service asks for what it was asked."""
+"""Joins of a question that a service asks to the request that it works on."""
 _DIGIT = re.compile(rb"\d")
 _OF_WORDS = (ascii_letters + digits + "_-").encode()
 
 
 @quick
-class Turns(msgspec.Struct, gc=False):
+class RequestCount(msgspec.Struct, gc=False):
     """How often a side of a connection, or all peers of a socket, asked, and got an answer."""
 
     asked: int = 0
     answered: int = 0
 
-    def answer_others(self, mine: "Turns") -> bool:
+    def gives_others_replies(self, mine: "RequestCount") -> bool:
         """Whether other peers of a socket got answers to nearly all that they asked."""
         asked, answered = self.asked - mine.asked, self.answered - mine.answered
         return answered >= _ANSWERS and 5 * answered >= 4 * asked
 
 
-class Manners(msgspec.Struct):
+class SharedFacts(msgspec.Struct):
     """The form that both sides of a connection give to their messages, and how they part."""
 
-    delimits: bool = False  # an empty frame stands in front of the bodies of requests
+    uses_delimiter: bool = False  # an empty frame stands in front of the bodies of requests
     depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
-    giver: str | None = None  # the address of who passed requests on here
-    gives_work: bool = False  # a REQ said first that it is ready, so that its peer's messages are requests
+    upstream: str | None = None  # the address of who passed requests on here
+    has_ready_worker: bool = False  # a REQ said first that it is ready, so that its peer's messages are requests
     closed_ns: int | None = None  # when the connection was closed
     closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
 
@@ -109,7 +109,7 @@ class Receipts(msgspec.Struct):
             hop.seen_ns = time_ns
 
 
-class Run(msgspec.Struct, eq=False):
+class Streak(msgspec.Struct, eq=False):
     """The same observation, time after time."""
 
     seen: str | int = 0
@@ -123,15 +123,15 @@ class Run(msgspec.Struct, eq=False):
 
 
 @quick
-class Line(msgspec.Struct):
+class Stream(msgspec.Struct):
     """The facts of a connection that hold for each message of one of its sides."""
 
     src_kind: str  # socket types; "" for one that is not known
     dst_kind: str
     src_host: str  # live, once it is known: the process
     dst_host: str
-    turns: Turns
-    manners: Manners
+    own_requests: RequestCount
+    shared: SharedFacts
     receipts: Receipts
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
@@ -140,25 +140,27 @@ class Line(msgspec.Struct):
     answered_ns: int = 0  # when the message came that the receiver answered last
     identity: Octets = b""  # that the sender, and the receiver, announced
     dst_identity: Octets = b""
-    given: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
+    unanswered: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
     sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
     # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
-    pushed_forms: dict[tuple[int, bytes], Turns] | None = None
+    pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
     is_proven: bool = False  # guesses have joined its last messages so regularly that chance does not explain it
-    source: Run | None = None  # of copies: the socket that most likely took their originals
+    source: Streak | None = None  # of copies: the socket that most likely took their originals
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
-    stray_ns: dict[int, int] = {}
-    service: Turns = msgspec.field(default_factory=Turns)  # of all peers of this type that the receiver has
+    possible_reply_ns: dict[int, int] = {}
+    all_requests: RequestCount = msgspec.field(
+        default_factory=RequestCount
+    )  # of all peers of this type that the receiver has
 
     def note_source(self, before: "Hop") -> None:
         """The next message most likely comes of that one."""
         if self.source is None:
-            self.source = Run()
+            self.source = Streak()
         self.is_proven = self.source.proves(before.dst)
 
 
@@ -173,7 +175,7 @@ class Hop(msgspec.Struct, eq=False):
     packet: int
     time_ns: int
     part: int
-    line: Line
+    stream: Stream
     frames: Sequence[Octets]
     offset: int = 0  # in the stream of its sender, where the octets begin that completed it
     seen_ns: int | None = None  # as its Leg has these, too
@@ -184,21 +186,21 @@ class Hop(msgspec.Struct, eq=False):
     before: "Hop | None" = None
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
-    asks: bool = False  # as far as it is known when it is sent, it waits for an answer
-    is_promised: bool = False  # its protocol promises an answer
+    expects_reply: bool = False  # as far as it is known when it is sent, it waits for an answer
+    reply_is_promised: bool = False  # its protocol promises an answer
     depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
     answered: bool = False  # its receiver answered on the same connection
     is_overtaken: bool = False  # later messages came here before it, perhaps what its receiver did with it
-    is_doubtful: bool = False  # another message may be the one that was passed on in its place
+    is_ambiguous: bool = False  # another message may be the one that was passed on in its place
     # Of an answer: meanwhile its sender asked others, and nobody knows for which request. Of a question of a service:
     # before it, that asked the same in vain.
-    is_unsure: bool = False
-    is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
+    sender_may_have_waited: bool = False
+    is_passed_on: bool = False  # its receiver sent it, or what came of it, to another socket
     mark: Any = None  # that of Ways
     routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
     topic: Octets = b""  # of a publication; of a request or job that begins a way: the task that it names, if any
     copied: set[int] | None = None  # of a publication: the connections that its receiver passed it on
-    others_until_ns: int = 0  # its sender worked on other messages until then
+    busy_until_ns: int = 0  # its sender worked on other messages until then
     free_ns: int = -1  # of a service with a worker for each connection: until when this one worked on others
     tokens_: frozenset[bytes] | None = None
     body_: int = 0  # of a publication that is over: a number for its last frame
@@ -214,52 +216,52 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
-        return not self.certain and self.joined in GUESSES and not self.line.is_proven
+        return not self.certain and self.joined in GUESSES and not self.stream.is_proven
 
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        if self.is_aside and self.before is not None and self.before.line.sends == "request":
+        if self.is_side_publication and self.before is not None and self.before.stream.sends == "request":
             return False
         if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
-            return self.line.is_proven
+            return self.stream.is_proven
         return not self.is_guess
 
     @property
     def is_question(self) -> bool:
         """Whether a service asks it, for a request that it works on."""
-        return self.joined in BY_SERVICES and self.line.sends == "request" and not self.reply
+        return self.joined in BY_SERVICES and self.stream.sends == "request" and not self.reply
 
     @property
-    def may_ask(self) -> bool:
-        """Whether there is a sign that it asks: an answer on its connection, or the delimiter that requests have.
+    def may_expect_reply(self) -> bool:
+        """Whether there is a sign that it expects a reply: one on its connection, or the delimiter that requests have.
 
         A DEALER may as well only tell its peer something, as peers of 36/ZRE do. If it was passed on, answers to other
         peers of the same type are a sign, too. If it was not, nor was anything answered there, the delimiter may be
         that of a worker that says that it is alive.
         """
-        line = self.line
-        if line.pushed_forms is not None or line.has_ids:
-            return self.asks
-        if self.asks or line.turns.answered > 0:
+        stream = self.stream
+        if stream.pushed_forms is not None or stream.has_ids:
+            return self.expects_reply
+        if self.expects_reply or stream.own_requests.answered > 0:
             return True
-        may_be_alive = line.src_kind == "DEALER" and line.dst_kind == "ROUTER" and not line.service.answered
-        if self.depth > 0 and (self.is_passed or not may_be_alive):
+        may_be_alive = stream.src_kind == "DEALER" and stream.dst_kind == "ROUTER" and not stream.all_requests.answered
+        if self.depth > 0 and (self.is_passed_on or not may_be_alive):
             return True
-        return self.is_passed and line.service.answer_others(line.turns)
+        return self.is_passed_on and stream.all_requests.gives_others_replies(stream.own_requests)
 
     @property
     def may_be_answered(self) -> bool:
         """Whether its receiver sent something since that answers it, or another message of the same form."""
-        return not self.reply and self.line.stray_ns.get(self.depth, 0) >= self.time_ns
+        return not self.reply and self.stream.possible_reply_ns.get(self.depth, 0) >= self.time_ns
 
     @property
-    def is_aside(self) -> bool:
+    def is_side_publication(self) -> bool:
         """Whether it is published about a request: perhaps long after it, perhaps by the program that asked.
 
         Whoever passes that on, or gets it, has nothing of the request in hand.
         """
-        return self.line.sends == "publication" and self.way.kind == "request"
+        return self.stream.sends == "publication" and self.way.kind == "request"
 
     @property
     def body(self) -> int:
@@ -272,12 +274,12 @@ class Hop(msgspec.Struct, eq=False):
 
         Where the capture lacks the READY of that, or its type, the id that a ROUTER gave to the client shows it.
         """
-        line, frames = self.line, self.frames
-        if len(frames) <= WORK_FRAMES or line.dst_kind not in ("REQ", ""):
+        stream, frames = self.stream, self.frames
+        if len(frames) <= WORK_FRAMES or stream.dst_kind not in ("REQ", ""):
             return False
-        if line.dst_kind and line.manners.gives_work:
+        if stream.dst_kind and stream.shared.has_ready_worker:
             return True
-        return has_envelope_inside(frames) and (line.dst_kind == "REQ" or has_bound_port(self.src))
+        return has_envelope_inside(frames) and (stream.dst_kind == "REQ" or has_bound_port(self.src))
 
     @property
     def is_signal(self) -> bool:
@@ -285,8 +287,8 @@ class Hop(msgspec.Struct, eq=False):
 
         So a worker says that it is ready, and both sides that they are alive (chapter 4 of the ZeroMQ guide).
         """
-        manners = self.line.manners
-        return self.depth < manners.depth or (manners.delimits and not self.depth)
+        shared = self.stream.shared
+        return self.depth < shared.depth or (shared.uses_delimiter and not self.depth)
 
     @property
     def tokens(self) -> frozenset[bytes]:
@@ -306,19 +308,19 @@ class Hop(msgspec.Struct, eq=False):
         return self.tokens_
 
     @property
-    def is_alone(self) -> bool:
+    def is_unique_on_its_path(self) -> bool:
         """Of a request that was passed on: whether no other one that waits came over the same two connections."""
-        given = islice(reversed(self.line.given), GIVEN)
+        given = islice(reversed(self.stream.unanswered), GIVEN)
         return not any(one is not self and one.routing_id == self.routing_id for one in given)
 
     def copy(self) -> "Hop":
         """The same message, as a leg of another way."""
         return Hop(
-            self.src, self.dst, self.flow, self.packet, self.time_ns, self.part, self.line, self.frames, self.offset,
+            self.src, self.dst, self.flow, self.packet, self.time_ns, self.part, self.stream, self.frames, self.offset,
             self.seen_ns, self.reply, mark=self.mark,
         )  # fmt: skip
 
-    def measure(self) -> None:
+    def measure_envelope(self) -> None:
         """Count the frames of its envelope."""
         try:
             self.depth = self.frames.index(b"") + 1
@@ -331,17 +333,17 @@ class Hop(msgspec.Struct, eq=False):
         A sender, or a process, that sent the earlier one repeats it. Two messages to one socket are of two clients,
         since no program passes a message on to a socket that it came to before.
         """
-        line = before.line
-        if before.time_ns > self.time_ns or (line.knows_sender and line.src_host == self.line.src_host):
+        stream = before.stream
+        if before.time_ns > self.time_ns or (stream.knows_sender and stream.src_host == self.stream.src_host):
             return False
         one: Hop | None = before
         while one is not None:
-            if one.src == self.src or (one.dst == self.dst and not self.line.knows_sender):
+            if one.src == self.src or (one.dst == self.dst and not self.stream.knows_sender):
                 return False
             one = one.before
         return True
 
-    def came_over(self, address: str) -> bool:
+    def passed_through(self, address: str) -> bool:
         """Whether this socket took it, or a message of which it comes."""
         one: Hop | None = self
         while one is not None:
@@ -352,28 +354,28 @@ class Hop(msgspec.Struct, eq=False):
 
     def is_dropped(self, by_ns: int) -> bool:
         """Whether its receiver had closed the connection at ``by_ns``, and had not answered."""
-        manners = self.line.manners
-        is_closed = manners.closed_ns is not None and self.time_ns <= manners.closed_ns <= by_ns
-        return is_closed and not self.answered and manners.closer == self.dst
+        shared = self.stream.shared
+        is_closed = shared.closed_ns is not None and self.time_ns <= shared.closed_ns <= by_ns
+        return is_closed and not self.answered and shared.closer == self.dst
 
     def note_request(self) -> None:
         """It may ask for something: a REQ does, and who sends to a REP; others if most of their messages got answers.
 
         Where a capture begins late, a reply may stand before its request, and a guess or a rule tells the type.
         """
-        line, turns = self.line, self.line.turns
-        always = (line.src_kind == "REQ" or (line.dst_kind == "REP" and self.depth > 0)) and not line.is_late
-        if not line.has_ids:
-            self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
-        turns.asked += 1
-        line.service.asked += 1
+        stream, own = self.stream, self.stream.own_requests
+        always = (stream.src_kind == "REQ" or (stream.dst_kind == "REP" and self.depth > 0)) and not stream.is_late
+        if not stream.has_ids:
+            self.expects_reply = always or (own.answered > 0 and 2 * own.answered >= own.asked)
+        own.asked += 1
+        stream.all_requests.asked += 1
 
     def note_answer(self) -> None:
         """Its receiver answered."""
         self.answered = True
-        self.line.given.pop(self, None)
-        self.line.turns.answered += 1
-        self.line.service.answered += 1
+        self.stream.unanswered.pop(self, None)
+        self.stream.own_requests.answered += 1
+        self.stream.all_requests.answered += 1
 
 
 @lru_cache(_FRAMES)  # each leg of a way has the same body
@@ -385,7 +387,7 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
 
 def _goes_to(reply: Hop, first: Hop) -> bool:
     """Whether a reply goes to the peer of a ROUTER with the identity of the one that asked."""
-    return reply.src == first.dst and reply.line.dst_identity == first.line.identity
+    return reply.src == first.dst and reply.stream.dst_identity == first.stream.identity
 
 
 @quick
@@ -399,7 +401,7 @@ class OpenWay(msgspec.Struct, eq=False):
     is_over: bool = False  # it has been told, is a part of another way, or is none
     earlier: "OpenWay | None" = None  # of a request: the one before, of the same client
     is_first: bool = False  # of a request of a REQ: on its connection
-    is_given_again: bool = False  # the one that is to do it is not the first that got it
+    is_reassigned: bool = False  # the one that is to do it is not the first that got it
     again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection
 
     @classmethod
@@ -420,23 +422,23 @@ class OpenWay(msgspec.Struct, eq=False):
         return first.is_signal and all(hop.flow == first.flow for hop in self.hops)
 
     @property
-    def may_tell(self) -> bool:
+    def may_need_no_reply(self) -> bool:
         """Whether it is one message that perhaps asks for nothing, or only for the work that its receiver gives it."""
         first = self.first
-        return len(self.hops) == 1 and (not first.asks or first.line.manners.giver == first.dst)
+        return len(self.hops) == 1 and (not first.expects_reply or first.stream.shared.upstream == first.dst)
 
     @property
     def last(self) -> Hop:
         """Its last message; of a request or a job what its receiver has in hand, not what was published about it."""
-        return next(hop for hop in reversed(self.hops) if not hop.is_aside)
+        return next(hop for hop in reversed(self.hops) if not hop.is_side_publication)
 
     @property
     def answer(self) -> Hop | None:
         """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
         first = self.first
         for hop in self.hops:
-            is_back = hop.flow == first.flow or (hop.before is first and hop.line.sends == "job")
-            if hop.reply and (is_back or (first.line.identity and _goes_to(hop, first))):
+            is_back = hop.flow == first.flow or (hop.before is first and hop.stream.sends == "job")
+            if hop.reply and (is_back or (first.stream.identity and _goes_to(hop, first))):
                 return hop
         return None
 

@@ -34,9 +34,9 @@ import msgspec
 from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
-from zmtpsniff.analysis.ways.envelopes import Custody
+from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
-from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Streak, Stream
 from zmtpsniff.analysis.ways.records import Joined
 
 _REQUESTS = 4096  # at one host
@@ -53,7 +53,7 @@ _CLEAR = 5  # times that a lane had its turn, with no other
 _time_ns = attrgetter("time_ns")
 
 
-class Inner(NamedTuple):
+class ServiceJoin(NamedTuple):
     """The message of a way after which a service asks another one, or answers."""
 
     before: Hop
@@ -120,10 +120,10 @@ class _Lane(msgspec.Struct, eq=False):
         A worker that tells its broker that it is ready asks nothing.
         """
         first = self.pieces[0].first
-        is_worker = first.line.manners.giver == first.dst
+        is_worker = first.stream.shared.upstream == first.dst
         # On loopback all programs have one address.
-        is_other = is_loopback(asked.dst) and not asked.line.knows_receiver and self.is_client_beside(asked.dst)
-        return not (self.is_client or is_worker or is_other or asked.came_over(first.dst))
+        is_other = is_loopback(asked.dst) and not asked.stream.knows_receiver and self.is_client_beside(asked.dst)
+        return not (self.is_client or is_worker or is_other or asked.passed_through(first.dst))
 
     def waits_ns(self, since_ns: int, until_ns: int) -> int:
         """How long it waited for replies between two times."""
@@ -146,7 +146,7 @@ class _Service(msgspec.Struct, eq=False):
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
     given_up: deque[_Lane] = msgspec.field(default_factory=lambda: deque(maxlen=_GIVEN_UP))
     # By socket: how often it asked for each request.
-    runs: Ledger[str, Run] = msgspec.field(default_factory=lambda: Ledger(Run, _LANES))
+    streaks: Ledger[str, Streak] = msgspec.field(default_factory=lambda: Ledger(Streak, _LANES))
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
@@ -168,7 +168,7 @@ class _Service(msgspec.Struct, eq=False):
 class Lanes:
     """Requests of services for the requests that they work on."""
 
-    def __init__(self, equal: EqualMessages, held: Custody) -> None:
+    def __init__(self, equal: EqualMessages, held: HeldMessages) -> None:
         """``equal`` finds messages with the same octets, of those that are ``held``."""
         self._equal = equal
         self._held = held
@@ -176,12 +176,12 @@ class Lanes:
         self._related = Correlation()
         self._knows_processes = False
 
-    def expect(self, host: str, *, is_scheduler: bool = False) -> None:
+    def add_service(self, host: str, *, is_scheduler: bool = False) -> None:
         """A host has a socket that asks others, perhaps a ROUTER. It may have made it for a request that it has."""
         if host not in self._services:
             self._services[host] = _Service()
             for hop in reversed([one for hops in islice(reversed(self._held.values()), _HELD) for one in hops]):
-                if hop.line.dst_host == host and not (hop.reply or hop.is_signal or hop.is_passed):
+                if hop.stream.dst_host == host and not (hop.reply or hop.is_signal or hop.is_passed_on):
                     self.receive(hop)
         self._services[host].is_scheduler |= is_scheduler
 
@@ -197,22 +197,22 @@ class Lanes:
         for way in unknown:
             if way.is_over or way.first.answered:  # and so, perhaps, is the request that it was for
                 continue
-            outer = self.asks(way)
+            outer = self.join_question(way)
             if outer is not None:
                 outer.before.way.take_over(way, outer.before, outer.joined, certain=outer.is_certain)
 
-    def move_requests(self, line: Line, before: str) -> None:
+    def move_requests(self, stream: Stream, before: str) -> None:
         """Live: the process that takes the messages of a sender is known now, likewise."""
         service = self._services.get(before)
         if service is not None:
-            for hop in [one for one in service.requests if one.line is line]:
+            for hop in [one for one in service.requests if one.stream is stream]:
                 del service.requests[hop]
                 self.receive(hop)
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
-        service = self._services.get(hop.line.dst_host)
-        if service is None or hop.line.sends != "request":
+        service = self._services.get(hop.stream.dst_host)
+        if service is None or hop.stream.sends != "request":
             return
         service.requests[hop] = None
         if len(service.requests) > _REQUESTS:
@@ -223,7 +223,7 @@ class Lanes:
 
     def drop(self, hop: Hop) -> None:
         """A request is answered, or passed on by its envelope."""
-        service = self._services.get(hop.line.dst_host)
+        service = self._services.get(hop.stream.dst_host)
         if service is not None:
             service.requests.pop(hop, None)
 
@@ -233,36 +233,36 @@ class Lanes:
 
     def related(self, hop: Hop) -> Hop | None:
         """The request at the host of a sender that alone has a number or id that the message has, too."""
-        if hop.line.src_host not in self._services:
+        if hop.stream.src_host not in self._services:
             return None
         found = self._related.find(hop)
         return found if found is not None and not found.way.is_over else None
 
-    def asks(self, way: OpenWay) -> Inner | None:
+    def join_question(self, way: OpenWay) -> ServiceJoin | None:
         """A host sends a request that begins ``way``; returns the message of which it comes, if that is known now."""
         hop = way.first
-        service = self._services.get(hop.line.src_host)
+        service = self._services.get(hop.stream.src_host)
         if service is None:
             return None
         lane = service.lanes[hop.flow]
-        if self._knows_processes and is_loopback(hop.src) and not hop.line.knows_sender:
+        if self._knows_processes and is_loopback(hop.src) and not hop.stream.knows_sender:
             lane.unknown.append(way)
             return None
-        if hop.line.knows_sender and not service.taken:
+        if hop.stream.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
-        if hop.line.knows_sender or not is_loopback(hop.src):  # there all programs have one address
-            alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed]
+        if hop.stream.knows_sender or not is_loopback(hop.src):  # there all programs have one address
+            alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed_on]
             repeated = lane.repeat(alike, hop)
             if repeated is not None:
-                repeated.is_passed = True
-                return Inner(repeated, "body", lane.repeats >= _SURE)
+                repeated.is_passed_on = True
+                return ServiceJoin(repeated, "body", lane.repeats >= _SURE)
         elif any(one in service.requests for one in self._equal.before(hop)):
             return None  # perhaps its client asks another service the same
-        if service.is_scheduler and hop.line.src_kind == "ROUTER":
+        if service.is_scheduler and hop.stream.src_kind == "ROUTER":
             return self._schedules(service, hop)
         if not lane.ask(service.has_request(hop.src)):
             return None
-        if is_loopback(hop.src) and not hop.line.knows_sender:
+        if is_loopback(hop.src) and not hop.stream.knows_sender:
             for socket in {one.dst for one in islice(reversed(service.requests), _MEANWHILE)}:
                 lane.meanwhile[socket] += 1
         hop.free_ns = lane.free_ns
@@ -271,50 +271,52 @@ class Lanes:
         if related is not None and related in service.requests:
             if before is not None and before.way is not related.way:  # nobody may have seen the answer to that
                 hop.free_ns = max(lane.free_ns, before.way.last_ns)
-            return _inner(service, related, hop, "correlation")
-        only = service.open_request() if hop.line.knows_sender else None
+            return _service_join(service, related, hop, "correlation")
+        only = service.open_request() if hop.stream.knows_sender else None
         if only is not None and only.time_ns <= hop.time_ns:
-            return _inner(service, only, hop, "process")
+            return _service_join(service, only, hop, "process")
         lane.forget(hop.time_ns - PATIENCE_NS)
         if not lane.pieces:
             lane.reason = service.only_request(hop.src)
         lane.pieces.append(way)
         return None
 
-    def _schedules(self, service: _Service, hop: Hop) -> Inner | None:
+    def _schedules(self, service: _Service, hop: Hop) -> ServiceJoin | None:
         """A ROUTER asks for several requests at once, on each of its connections, so that only ids tell for which."""
         request = self.related(hop)
         if request is None or request not in service.requests:
             return None
         given = next((one for one in request.way.hops if one.before is request), None)
         if given is None:
-            return Inner(request, "correlation", True)
-        request.way.is_given_again = request.way.is_given_again or given.flow != hop.flow
+            return ServiceJoin(request, "correlation", True)
+        request.way.is_reassigned = request.way.is_reassigned or given.flow != hop.flow
         return None
 
-    def answered(self, asked: Hop, reply: Hop) -> Inner | None:
+    def join_answer(self, asked: Hop, reply: Hop) -> ServiceJoin | None:
         """A service answers a request. What it asked for it becomes a part of the way of the request."""
-        service = self._services.get(asked.line.dst_host)
+        service = self._services.get(asked.stream.dst_host)
         self.drop(asked)
         if service is None:
             return None
         last = _last_at(asked.way, asked, reply.time_ns)
         if last is not asked:
             self._free(service, asked, reply)
-            return Inner(last, "envelope", all(hop.certain for hop in asked.way.hops))
+            return ServiceJoin(last, "envelope", all(hop.certain for hop in asked.way.hops))
         if service.is_scheduler:
-            reply.is_unsure = True
+            reply.sender_may_have_waited = True
             return None
         lane = _lane(service, asked, reply)
-        is_proven = service.runs.at(asked.dst).proves(0 if lane is None else len(lane.pieces))
+        is_proven = service.streaks.at(asked.dst).proves(0 if lane is None else len(lane.pieces))
         if lane is None:
-            reply.is_unsure = _may_have_waited((*service.lanes.values(), *service.given_up), asked, reply.time_ns)
+            reply.sender_may_have_waited = _may_have_waited(
+                (*service.lanes.values(), *service.given_up), asked, reply.time_ns
+            )
             return None
-        for line in (reply.line, lane.pieces[0].first.line):
-            line.is_proven = is_proven
+        for stream in (reply.stream, lane.pieces[0].first.stream):
+            stream.is_proven = is_proven
         before = _join(service, lane, asked)
         self._free(service, asked, reply)
-        return Inner(before, _joint(asked), False)
+        return ServiceJoin(before, _joint(asked), False)
 
     def end(self, flow: int, host: str, closed_ns: int) -> None:
         """A connection on which a host may have asked was closed: the service gets no reply there any more."""
@@ -372,7 +374,7 @@ def _may_have_waited(lanes: Iterable[_Lane], asked: Hop, until_ns: int) -> bool:
     waited_ns = sum(lane.waits_ns(since_ns, until_ns) for lane in lanes if lane.pieces and lane.works_for(asked))
     for hop in asked.way.hops:
         if hop.before is asked and hop.is_question and not hop.answered:
-            waited_ns += max(min(hop.line.manners.closed_ns or until_ns, until_ns) - hop.time_ns, 0)
+            waited_ns += max(min(hop.stream.shared.closed_ns or until_ns, until_ns) - hop.time_ns, 0)
     return 2 * waited_ns > until_ns - since_ns
 
 
@@ -381,7 +383,7 @@ def _join(service: _Service, lane: _Lane, asked: Hop) -> Hop:
     pieces, lane.pieces, lane.reason = lane.pieces, deque(), None
     before = asked
     joined = _joint(asked)
-    pieces[0].first.is_unsure = _may_have_waited(service.given_up, asked, pieces[0].first.time_ns)
+    pieces[0].first.sender_may_have_waited = _may_have_waited(service.given_up, asked, pieces[0].first.time_ns)
     for piece in pieces:
         if piece.first.way is piece:  # else it has become a part of another way
             asked.way.take_over(piece, before, joined, certain=False)
@@ -391,15 +393,15 @@ def _join(service: _Service, lane: _Lane, asked: Hop) -> Hop:
     return before
 
 
-def _inner(service: _Service, asked: Hop, hop: Hop, joined: Joined) -> Inner:
+def _service_join(service: _Service, asked: Hop, hop: Hop, joined: Joined) -> ServiceJoin:
     """A service asks for a request that it is known to work on."""
-    hop.is_unsure = _may_have_waited(service.given_up, asked, hop.time_ns)
-    return Inner(_last_at(asked.way, asked, hop.time_ns), joined, True)
+    hop.sender_may_have_waited = _may_have_waited(service.given_up, asked, hop.time_ns)
+    return ServiceJoin(_last_at(asked.way, asked, hop.time_ns), joined, True)
 
 
 def _joint(asked: Hop) -> Joined:
     """How a question is joined to a request of the same place: live, the place is known to be one process."""
-    return "process" if asked.line.knows_receiver else "order"
+    return "process" if asked.stream.knows_receiver else "order"
 
 
 def _give_up(service: _Service, lane: _Lane) -> None:
@@ -409,8 +411,8 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         reason is not None
         and lane.pieces
         and not lane.is_client
-        and reason.way.first.asks  # a peer of ZRE only tells others something, and is told something
-        and (reason.line.knows_receiver or not is_loopback(reason.dst))  # where all programs have one address
+        and reason.way.first.expects_reply  # a peer of ZRE only tells others something, and is told something
+        and (reason.stream.knows_receiver or not is_loopback(reason.dst))  # where all programs have one address
         and reason in service.requests
         and not reason.way.is_over
         and not any(piece.is_over for piece in lane.pieces)
@@ -426,6 +428,10 @@ def _last_at(way: OpenWay, asked: Hop, by_ns: int) -> Hop:
     it gave to a program there that has gone.
     """
     for hop in reversed(way.hops):
-        if hop.line.dst_host == asked.line.dst_host and hop.line.sends != "publication" and not hop.is_dropped(by_ns):
+        if (
+            hop.stream.dst_host == asked.stream.dst_host
+            and hop.stream.sends != "publication"
+            and not hop.is_dropped(by_ns)
+        ):
             return hop
     return asked

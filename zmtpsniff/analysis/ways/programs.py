@@ -18,14 +18,14 @@ _PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
 
 
 @quick
-class Node(msgspec.Struct, eq=False):
+class Program(msgspec.Struct, eq=False):
     """The sockets of one program, and how it works."""
 
     sockets: list[str]
-    longest_ns: int = -1  # how long it took at most to pass something on; negative: it passes nothing on
+    longest_relay_ns: int = -1  # how long it took at most to pass something on; negative: it passes nothing on
     answers: bool = False  # it answers some messages itself, or the capture lacks whom it asks
     is_parallel: bool = False  # it has answered a message before one that came earlier on the same connection
-    slowest_ns: int = 0  # how long it took at most to answer something itself
+    longest_reply_ns: int = 0  # how long it took at most to answer something itself
     sent_ns: int = 0  # when it last sent a message
     way: OpenWay | None = None  # the way of that message
     other_ns: int = 0  # when it last sent one of another way
@@ -45,7 +45,7 @@ class Node(msgspec.Struct, eq=False):
         return self.passed_jobs > 0 and self.passed_jobs >= _PART * (self.reached - self.since + 1)
 
 
-class Programs(dict[str, Node]):
+class Programs(dict[str, Program]):
     """The programs that send messages, by the addresses of their sockets. A new address is a program of its own."""
 
     def __init__(self) -> None:
@@ -53,42 +53,42 @@ class Programs(dict[str, Node]):
         super().__init__()
         self._ended: dict[str, None] = {}  # addresses of clients whose connections are over; the oldest first
 
-    def __missing__(self, address: str) -> Node:
+    def __missing__(self, address: str) -> Program:
         """Take note of a socket of which nobody knows whose it is."""
-        program = self[address] = Node([address])
+        program = self[address] = Program([address])
         if len(self) > _SOCKETS:
             del self[next(iter(self))]
         return program
 
     def _pass_on(self, before: Hop, hop: Hop) -> None:
         """A program passes a message on, or answers it. The network cannot have taken longer than the program."""
-        line = before.line
+        stream = before.stream
         length_ns = max(hop.time_ns - before.time_ns, 0)
-        if length_ns < line.round_trip_ns:
-            line.round_trip_ns = length_ns
-        if line.dst_host != hop.line.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
+        if length_ns < stream.round_trip_ns:
+            stream.round_trip_ns = length_ns
+        if stream.dst_host != hop.stream.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
             return  # the capture may lack a hop in between
         taken_at = before.dst
         program = self[taken_at]
         if taken_at == hop.src and hop.reply and not before.reply:
             program.answers = True
-            program.slowest_ns = max(program.slowest_ns, length_ns)
-            if program.longest_ns < 0:
+            program.longest_reply_ns = max(program.longest_reply_ns, length_ns)
+            if program.longest_relay_ns < 0:
                 return
         elif (other := self[hop.src]) is not program:
             self._merge(program, other)
-        program.answers |= line.pushed_forms is not None
-        if length_ns > program.longest_ns:
-            program.longest_ns = length_ns
+        program.answers |= stream.pushed_forms is not None
+        if length_ns > program.longest_relay_ns:
+            program.longest_relay_ns = length_ns
 
-    def _merge(self, program: Node, other: Node) -> None:
+    def _merge(self, program: Program, other: Program) -> None:
         """Two programs turn out to be one."""
         for address in other.sockets:
             self[address] = program
         program.sockets += other.sockets
-        program.longest_ns = max(program.longest_ns, other.longest_ns)
+        program.longest_relay_ns = max(program.longest_relay_ns, other.longest_relay_ns)
         program.answers |= other.answers
-        program.slowest_ns = max(program.slowest_ns, other.slowest_ns)
+        program.longest_reply_ns = max(program.longest_reply_ns, other.longest_reply_ns)
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs
         program.since = min(program.since or other.since, other.since or program.since)
@@ -105,7 +105,7 @@ class Programs(dict[str, Node]):
             return
         if program.sockets == [address]:
             program.way = None
-            if program.longest_ns < 0 and not program.answers:
+            if program.longest_relay_ns < 0 and not program.answers:
                 del self[address]  # nothing is known of it
                 return
         self._ended.pop(address, None)
@@ -129,7 +129,7 @@ class Programs(dict[str, Node]):
         sender = self.get(hop.src)
         takers = [self.get(one.dst) for one in options]
         own = [one for one, taker in zip(options, takers, strict=True) if taker is sender is not None]
-        free = [one for one, taker in zip(options, takers, strict=True) if taker is None or taker.longest_ns < 0]
+        free = [one for one, taker in zip(options, takers, strict=True) if taker is None or taker.longest_relay_ns < 0]
         return (own or free or options)[0]
 
     def take_job(self, hop: Hop) -> None:
@@ -153,15 +153,15 @@ class Programs(dict[str, Node]):
             self._pass_on(before, hop)
         program = self[hop.src]
         if before is not None and before.flow == hop.flow:
-            line, taken_ns = before.line, before.time_ns
-            if taken_ns < line.answered_ns:
+            stream, taken_ns = before.stream, before.time_ns
+            if taken_ns < stream.answered_ns:
                 program.is_parallel = True
-            line.answered_ns = taken_ns
+            stream.answered_ns = taken_ns
         if program.way is not hop.way:
             program.other_ns = program.sent_ns
             program.way = hop.way
         if hop.free_ns >= 0:
-            hop.others_until_ns = hop.free_ns
+            hop.busy_until_ns = hop.free_ns
         elif not program.is_parallel:
-            hop.others_until_ns = program.other_ns
+            hop.busy_until_ns = program.other_ns
         program.sent_ns = hop.time_ns

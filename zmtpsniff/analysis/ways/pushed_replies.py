@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dissectors.address import is_loopback
 from dissectors.events import at_hand
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.hops import Hop, Turns
+from zmtpsniff.analysis.ways.hops import Hop, RequestCount
 
 _IDS = 65_536
 _FORMS = 64
@@ -31,27 +31,27 @@ class PushedReplies:
         # By host and id: the request that alone had it; None if several messages had it, or its way is over.
         self._owners: OrderedDict[tuple[str, bytes], Hop | None] = OrderedDict()
 
-    def expect(self, host: str) -> None:
+    def add_pusher(self, host: str) -> None:
         """A host has a PUSH."""
         self._pushers.at(host)
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
-        if hop.line.dst_host not in self._pushers:
+        if hop.stream.dst_host not in self._pushers:
             return
         owners = self._owners
         is_named = False
-        for key in _keys(hop, hop.line.dst_host):
+        for key in _keys(hop, hop.stream.dst_host):
             is_new = key not in owners
             owner = owners.pop(key, None)  # so that what comes often is forgotten last
             if owner is not None and owner.flow == hop.flow:
                 owner.answered = True
             owners[key] = hop if is_new else None
             is_named = is_named or is_new
-        self._pushers[hop.line.dst_host] |= is_named
-        if hop.line.pushed_forms is not None:
-            turns = hop.line.pushed_forms.get(_form(hop)) if is_named else None
-            hop.asks = turns is not None and 2 * turns.answered >= turns.asked
+        self._pushers[hop.stream.dst_host] |= is_named
+        if hop.stream.pushed_forms is not None:
+            turns = hop.stream.pushed_forms.get(_form(hop)) if is_named else None
+            hop.expects_reply = turns is not None and 2 * turns.answered >= turns.asked
             if turns is not None:
                 turns.asked += 1
         while len(owners) > _IDS:
@@ -59,26 +59,26 @@ class PushedReplies:
 
     def forget(self, hop: Hop) -> None:
         """The way of a request is over."""
-        for key in _keys(hop, hop.line.dst_host):
+        for key in _keys(hop, hop.stream.dst_host):
             if self._owners.get(key) is hop:
                 self._owners[key] = None
 
     def answered_by(self, hop: Hop) -> dict[Hop, bool]:
         """The requests to which a pushed message has replies, and whether that is certain of each."""
-        line = hop.line
+        stream = hop.stream
         found: dict[Hop, bool] = {}
-        has_requests = self._pushers.at(line.src_host)  # live, that may be a process now
-        if not has_requests or (is_loopback(hop.src) and not (line.knows_sender and line.knows_receiver)):
+        has_requests = self._pushers.at(stream.src_host)  # live, that may be a process now
+        if not has_requests or (is_loopback(hop.src) and not (stream.knows_sender and stream.knows_receiver)):
             return found  # on loopback all programs have one address
-        for key in _keys(hop, line.src_host):
+        for key in _keys(hop, stream.src_host):
             asked = self._owners.get(key)
-            if asked is not None and not asked.answered and asked.line.src_host == line.dst_host:
+            if asked is not None and not asked.answered and asked.stream.src_host == stream.dst_host:
                 found[asked] = found.get(asked, False) or len(key[1]) >= _RANDOM
         for asked in found:
-            forms = asked.line.pushed_forms = asked.line.pushed_forms or {}
+            forms = asked.stream.pushed_forms = asked.stream.pushed_forms or {}
             form = _form(asked)
             if form in forms or len(forms) < _FORMS:
-                forms.setdefault(form, Turns()).answered += 1
+                forms.setdefault(form, RequestCount()).answered += 1
         return dict(sorted(found.items(), key=lambda one: (one[0].packet, one[0].part)))
 
 

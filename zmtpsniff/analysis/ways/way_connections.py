@@ -16,7 +16,7 @@ from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import GIVEN, RECEIPTS, Hop, Line, Manners, Receipts, Turns
+from zmtpsniff.analysis.ways.hops import GIVEN, RECEIPTS, Hop, Receipts, RequestCount, SharedFacts, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
@@ -39,8 +39,8 @@ class WayConnection(msgspec.Struct, eq=False):
     last_asked: Hop | None = None
     in_step: bool = False
     has_gap: bool = False  # the capture lacks octets, so perhaps requests
-    lines: dict[str, Line] = {}  # by sender
-    manners: Manners = msgspec.field(default_factory=Manners)
+    streams: dict[str, Stream] = {}  # by sender
+    shared: SharedFacts = msgspec.field(default_factory=SharedFacts)
     receipts: dict[str, Receipts] = {}  # by sender
 
     @property
@@ -51,20 +51,20 @@ class WayConnection(msgspec.Struct, eq=False):
     def learn(self) -> None:
         """One more type is known. A peer of ZMTP 2.0 may send messages before the other one has said its type."""
         types = self.dossier.types
-        self.lines = {src: line for src, line in self.lines.items() if line.src_kind == types.get(src)}
-        for src, line in self.lines.items():
-            line.dst_kind = next((kind for address, kind in types.items() if address != src), "")
-            line.dst_identity = self.dossier.identity_of_other(src)
+        self.streams = {src: stream for src, stream in self.streams.items() if stream.src_kind == types.get(src)}
+        for src, stream in self.streams.items():
+            stream.dst_kind = next((kind for address, kind in types.items() if address != src), "")
+            stream.dst_identity = self.dossier.identity_of_other(src)
 
     def see_request(self, hop: Hop) -> None:
         """A message seems to be a request. A reply to one of the other side may look like it."""
-        if hop.line.is_late:
+        if hop.stream.is_late:
             self.last_asked = hop
-        elif hop.line.src_kind == "REQ":
+        elif hop.stream.src_kind == "REQ":
             return
-        asker = self.lines.get(hop.dst)
+        asker = self.streams.get(hop.dst)
         if asker is not None:
-            asker.stray_ns[hop.depth] = max(asker.stray_ns.get(hop.depth, 0), hop.time_ns)
+            asker.possible_reply_ns[hop.depth] = max(asker.possible_reply_ns.get(hop.depth, 0), hop.time_ns)
 
     def see_answer(self, asked: Hop) -> None:
         """A request on a late connection has its reply."""
@@ -78,42 +78,42 @@ class WayConnection(msgspec.Struct, eq=False):
         as well be the reply to a request that nobody saw, and where it lacks the beginning, too, if several have the
         envelope.
         """
-        asker = self.lines.get(hop.dst)
-        if asker is None or not asker.given:
+        asker = self.streams.get(hop.dst)
+        if asker is None or not asker.unanswered:
             return None
-        is_late = hop.line.is_late or self.has_gap
+        is_late = hop.stream.is_late or self.has_gap
         envelope = envelope_of(hop)
         alike = [
             one
-            for one in islice(reversed(asker.given), GIVEN)
+            for one in islice(reversed(asker.unanswered), GIVEN)
             if (envelope_of(one) == envelope if is_late else one.routing_id in hop.frames[:-1])
         ]
         if len(alike) > 1:  # of several brokers, the last may have the same id for all
             alike = [one for one in alike if envelope_of(one) == envelope] or alike
         if len(alike) > 1:
             for one in alike:
-                one.is_doubtful = True
+                one.is_ambiguous = True
         shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
         if shared and shared[0][1] > sum(count for _, count in shared[1:]):
-            return shared[0][0], is_late or not shared[0][0].is_doubtful
+            return shared[0][0], is_late or not shared[0][0].is_ambiguous
         if not alike or self.has_gap or (is_late and len(alike) > 1):
             return None
-        return alike[-1], not (is_late or alike[-1].is_doubtful)
+        return alike[-1], not (is_late or alike[-1].is_ambiguous)
 
-    def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
+    def stream(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Stream:
         """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
         dossier = self.dossier
         kind = socket_type or dossier.types.get(src, "")
-        back = self.lines.get(dst)
+        back = self.streams.get(dst)
         if back is not None:
             back.dst_kind = back.dst_kind or kind
-        line = self.lines[src] = Line(
+        stream = self.streams[src] = Stream(
             kind,
             dossier.types.get(dst) or (back.src_kind if back is not None else "PULL" if kind == "PUSH" else ""),
             host_of(src),
             host_of(dst),
-            Turns(),
-            self.manners,
+            RequestCount(),
+            self.shared,
             self.receipts.setdefault(src, Receipts()),
             dossier.start_ns,
             dossier.round_trip_ns.get(dst, 0),
@@ -123,14 +123,14 @@ class WayConnection(msgspec.Struct, eq=False):
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
         )
-        return line
+        return stream
 
 
 class _Unknown(msgspec.Struct):
     """A sender whose process, or that of its receiver, is not known yet."""
 
     dst: str
-    line: Line
+    stream: Stream
     since_ns: int = 0
 
 
@@ -145,7 +145,7 @@ class WayConnections(dict[int, WayConnection]):
         self._ids = ids
         self._lanes = lanes
         self._pushed = pushed
-        self._services: Ledger[tuple[str, str], Turns] = Ledger(Turns)  # by a socket and its peers' type
+        self._services: Ledger[tuple[str, str], RequestCount] = Ledger(RequestCount)  # by a socket and its peers' type
         # By flow and sender: of connections that are not known yet.
         self._receipts: Ledger[int, dict[str, Receipts]] = Ledger(dict)
         self._long: list[Receipts] = []  # that are to be trimmed
@@ -189,9 +189,9 @@ class WayConnections(dict[int, WayConnection]):
             connection.learn()
         for address, kind in dossier.types.items():
             if kind == "REQ":
-                self._lanes.expect(host_of(address))
+                self._lanes.add_service(host_of(address))
             elif kind == "PUSH":
-                self._pushed.expect(host_of(address))
+                self._pushed.add_pusher(host_of(address))
             identity = dossier.identity_of_other(address)
             if identity:
                 self._ids.learn(dossier.flow, address, identity)
@@ -209,25 +209,25 @@ class WayConnections(dict[int, WayConnection]):
         self._receipts.pop(flow, None)
         connection = self.pop(flow, None)
         if connection is not None:
-            for src, line in connection.lines.items():
+            for src, stream in connection.streams.items():
                 self._unknown.pop((flow, src), None)
-                self._services.pop((client, line.src_kind), None)  # nobody else talks to it
+                self._services.pop((client, stream.src_kind), None)  # nobody else talks to it
         return connection
 
-    def line(self, flow: int, src: str, dst: str, socket_type: str | None) -> Line:
+    def stream(self, flow: int, src: str, dst: str, socket_type: str | None) -> Stream:
         """The facts of a connection for the messages of a sender, with its processes once they are known."""
         connection = self.get(flow)
         if connection is None:
             connection = self._begin(self._dossiers.get(flow) or Dossier(flow))
-        line = connection.lines.get(src)
-        if line is None or (socket_type and line.src_kind != socket_type):
-            line = connection.line(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
-            line.service = self._services.at((dst, line.src_kind))
+        stream = connection.streams.get(src)
+        if stream is None or (socket_type and stream.src_kind != socket_type):
+            stream = connection.stream(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
+            stream.all_requests = self._services.at((dst, stream.src_kind))
             if self.process_of is not None:
-                self._unknown[flow, src] = _Unknown(dst, line)
+                self._unknown[flow, src] = _Unknown(dst, stream)
         if self._unknown and (flow, src) in self._unknown:
             self._learn_processes(flow, src)
-        return line
+        return stream
 
     def learn_processes(self, now_ns: int) -> None:
         """Live: take each process for a host of its own, as soon as it is known. It is ``now_ns``."""
@@ -244,16 +244,16 @@ class WayConnections(dict[int, WayConnection]):
     def _learn_processes(self, flow: int, src: str) -> None:
         assert self.process_of is not None
         unknown = self._unknown[flow, src]
-        line, sender, receiver = unknown.line, self.process_of(flow, src), self.process_of(flow, unknown.dst)
-        if sender is not None and not line.knows_sender:
-            before, line.src_host, line.knows_sender = line.src_host, f"process {sender.pid}", True
-            self._lanes.expect(line.src_host)
-            self._lanes.move_lane(flow, before, line.src_host)
-        if receiver is not None and not line.knows_receiver:
-            before, line.dst_host, line.knows_receiver = line.dst_host, f"process {receiver.pid}", True
-            self._lanes.expect(line.dst_host)
-            self._lanes.move_requests(line, before)
-        if line.knows_sender and line.knows_receiver:
+        stream, sender, receiver = unknown.stream, self.process_of(flow, src), self.process_of(flow, unknown.dst)
+        if sender is not None and not stream.knows_sender:
+            before, stream.src_host, stream.knows_sender = stream.src_host, f"process {sender.pid}", True
+            self._lanes.add_service(stream.src_host)
+            self._lanes.move_lane(flow, before, stream.src_host)
+        if receiver is not None and not stream.knows_receiver:
+            before, stream.dst_host, stream.knows_receiver = stream.dst_host, f"process {receiver.pid}", True
+            self._lanes.add_service(stream.dst_host)
+            self._lanes.move_requests(stream, before)
+        if stream.knows_sender and stream.knows_receiver:
             del self._unknown[flow, src]
 
 

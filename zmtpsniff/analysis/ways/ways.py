@@ -42,10 +42,10 @@ from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
-from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
+from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages, Join
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, Line, OpenWay
+from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
@@ -74,7 +74,7 @@ class Ways:
         """
         self._mark = mark
         self._dossiers = Dossiers()
-        self._held = Custody()
+        self._held = HeldMessages()
         self._envelopes = Envelopes(self._held)
         self._equal = EqualMessages(self._held)
         self._correlation = Correlation()
@@ -94,7 +94,7 @@ class Ways:
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
         self._answered: list[OpenWay] = []
-        self._told: list[OpenWay] = []  # the last time
+        self._popped: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
         # By the client's host and the server: the last requests of clients that closed their connections.
         self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
@@ -125,21 +125,21 @@ class Ways:
             events = retimed(events, self.jumps.steady)
         for event in events:
             if type(event) is Message:
-                self.message(event)
+                self.take_message(event)
             elif isinstance(event, MessageBatch):
-                self.messages(event)
+                self.take_columns(event)
             elif isinstance(event, Greeting | Command):
-                self.announce(event)
+                self.see_announcement(event)
             elif isinstance(event, Connection):
-                self.end(event)
+                self.end_connection(event)
             elif isinstance(event, Problem):
-                self.problem(event)
+                self.see_problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
         self.connections.trim()
-        return self.over()
+        return self.pop_finished()
 
-    def announce(self, event: Greeting | Command) -> None:
+    def see_announcement(self, event: Greeting | Command) -> None:
         """A side of a connection says what it is."""
         dossier = self._dossiers.at(event)
         known = len(dossier.types)
@@ -149,7 +149,7 @@ class Ways:
             if event.identity:
                 self._envelopes.ids.learn(event.flow, event.dst, event.identity)
 
-    def problem(self, event: Problem) -> None:
+    def see_problem(self, event: Problem) -> None:
         """Learn what the capture may lack, or that its packets are out of order."""
         if event.code in ("capture-disorder", "clocks-differ"):
             self.endings.disorder()
@@ -161,43 +161,43 @@ class Ways:
             if connection is not None and has_gap:
                 connection.has_gap = True
 
-    def end(self, event: Connection) -> None:
+    def end_connection(self, event: Connection) -> None:
         """A connection is over."""
         connection = self.connections.end(event.flow, event.client.address)
         self._dossiers.pop(event.flow)
         if connection is not None and event.end in ("fin", "rst"):
-            connection.manners.closed_ns = event.end_ns
-            connection.manners.closer = None if event.closer is None else event.closer.address
-            self._take_back(connection)
-            for line in connection.lines.values():
-                self._lanes.end(event.flow, line.src_host, event.end_ns)
-                if line.asked is not None and not line.asked.first.answered:
-                    self._given_up.at((line.src_host, line.asked.first.dst)).append(line.asked)
+            connection.shared.closed_ns = event.end_ns
+            connection.shared.closer = None if event.closer is None else event.closer.address
+            self._hold_again(connection)
+            for stream in connection.streams.values():
+                self._lanes.end(event.flow, stream.src_host, event.end_ns)
+                if stream.asked is not None and not stream.asked.first.answered:
+                    self._given_up.at((stream.src_host, stream.asked.first.dst)).append(stream.asked)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.programs.end(event.client.address)
         self.endings.pass_time(event.end_ns)
 
-    def leave(self, flow: int) -> None:
+    def stop_following(self, flow: int) -> None:
         """The messages of a connection do not come here any more, until connect() is called again."""
         self.connections.pop(flow, None)
         self._jobs.pop(flow, None)
         self._envelopes.ids.forget(flow)
 
-    def end_unheard(self, event: Connection) -> None:
+    def end_unfollowed(self, event: Connection) -> None:
         """A connection is over whose messages did not come here, or not all of them."""
         self.programs.end(event.client.address)
         self.connections.end(event.flow, event.client.address)
         self.endings.pass_time(event.end_ns)
 
-    def _take_back(self, connection: WayConnection) -> None:
+    def _hold_again(self, connection: WayConnection) -> None:
         """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
-        for line in connection.lines.values():
-            for hop in line.given:
-                self._orphans[line.dst_host, envelope_of(hop)] = hop
+        for stream in connection.streams.values():
+            for hop in stream.unanswered:
+                self._orphans[stream.dst_host, envelope_of(hop)] = hop
                 before = hop.before
                 if before is not None and before.held_as is None and not before.way.is_over:
-                    before.is_passed = False
+                    before.is_passed_on = False
                     self._held.add(before)
 
     def _is_due(self) -> bool:
@@ -227,21 +227,21 @@ class Ways:
                     self._close(way)
         return closed
 
-    def over(self) -> list[OpenWay]:
+    def pop_finished(self) -> list[OpenWay]:
         """The ways of which no more will come; each is returned once, and has its record before the next call."""
         if self.connections.process_of is not None:
             self.connections.learn_processes(self._now_ns)
         if not self._is_due():
             return []
         self.endings.pass_time(self._now_ns)
-        for way in self._told:
+        for way in self._popped:
             way.earlier = None  # else each way of a client would keep all those before it
             for hop in way.hops:
                 if hop.tokens_:  # somebody asked for them
                     self._correlation.forget(hop)
                     self._lanes.forget(hop)
                     self._pushed.forget(hop)
-        self._told = found = self._answered
+        self._popped = found = self._answered
         self._answered = []
         for way in found:
             self._close(way)
@@ -271,12 +271,12 @@ class Ways:
     def finish(self, now_ns: int = 0) -> list[OpenWay]:
         """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
         self._lanes.finish()
-        left = self._answered + self.going_on(now_ns)
+        left = self._answered + self.open_ways(now_ns)
         self._answered = []
         self._ways.clear()
         return left
 
-    def going_on(self, now_ns: int) -> list[OpenWay]:
+    def open_ways(self, now_ns: int) -> list[OpenWay]:
         """It is ``now_ns``: the ways that are not over. Who has the message of one then may pass it on later."""
         self._now_ns = later(self._now_ns, now_ns or self._now_ns)
         self.endings.pass_time(self._now_ns)
@@ -289,10 +289,10 @@ class Ways:
         """
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
-        if way.kind == "request" and (way.is_signal or way.may_tell):
+        if way.kind == "request" and (way.is_signal or way.may_need_no_reply):
             return None
         if way.is_first:
-            way.earlier = self._gave_up(way.first)
+            way.earlier = self._request_given_up_by(way.first)
         record = self.endings.record(way)
         return moved(record, self.jumps.captured(record.time_ns) - record.time_ns) if self.jumps else record
 
@@ -305,7 +305,7 @@ class Ways:
             if hop.held_as is not None:
                 self._held.remove(hop)
             if not hop.answered:
-                hop.line.given.pop(hop, None)
+                hop.stream.unanswered.pop(hop, None)
             self._hops.pop((hop.flow, hop.packet, hop.part), None)
             if way.kind == "publication":
                 hop.body_ = hop.body
@@ -313,7 +313,7 @@ class Ways:
 
     # ------------------------------------------------------------------ messages
 
-    def message(self, event: Message) -> None:
+    def take_message(self, event: Message) -> None:
         """Find the way of a message."""
         frames = event.frames
         if not frames:
@@ -321,23 +321,23 @@ class Ways:
         # That a PUSH deals out its jobs is sure; other types that are inferred may be guesses.
         is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
         kind = event.socket_type if is_known else None
-        line = self.connections.line(event.flow, event.src, event.dst, kind)
+        stream = self.connections.stream(event.flow, event.src, event.dst, kind)
         self._octets += sum(map(len, map(at_hand, frames)))
         hop = Hop(
-            event.src, event.dst, event.flow, event.packet, event.time_ns, event.part, line, frames, event.offset
+            event.src, event.dst, event.flow, event.packet, event.time_ns, event.part, stream, frames, event.offset
         )  # fmt: skip
         is_idle = False
         if event.payload is not None:
             is_idle = _is_housekeeping(event.payload)
             hop.tokens_ = ids_of(event.payload)
-            hop.is_promised = asks_by_name(event.payload)
+            hop.reply_is_promised = asks_by_name(event.payload)
         if self._mark is not None:
             hop.mark = self._mark(event)
         if event.expects_reply is not None:
-            line.has_ids, hop.asks = True, event.expects_reply
-        self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
+            stream.has_ids, hop.expects_reply = True, event.expects_reply
+        self._find_way(hop, event.request or 0, event.request_part, is_idle=is_idle)
 
-    def messages(
+    def take_columns(
         self,
         batch: MessageBatch,
         wanted: Container[int] | None = None,
@@ -349,7 +349,7 @@ class Ways:
         """
         unpack_time, row_size, rows, first_packet = ROW.unpack_from, ROW.size, batch.rows, batch.first_packet
         sides = [side if wanted is None or side.flow in wanted else None for side in batch.senders]
-        lines: list[Line | None] = [None] * len(sides)
+        streams: list[Stream | None] = [None] * len(sides)
         base, bodies = batch.bodies()
         self._octets += sum(map(len, bodies))
         before = flow = -1
@@ -360,25 +360,25 @@ class Ways:
                 continue
             if side.flow != flow:
                 if tell is not None and self._is_due():
-                    tell(self.over())
+                    tell(self.pop_finished())
                 flow = side.flow
-            line = lines[sender]
-            if line is None:
-                line = lines[sender] = self.connections.line(flow, side.src, side.dst, side.socket_type)
+            stream = streams[sender]
+            if stream is None:
+                stream = streams[sender] = self.connections.stream(flow, side.src, side.dst, side.socket_type)
             if row != before:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             frames = bodies[first - base : first - base + count]
-            hop = Hop(side.src, side.dst, flow, packet, time_ns, part, line, frames, offset)
-            self._follow(hop, request, request_part)
+            hop = Hop(side.src, side.dst, flow, packet, time_ns, part, stream, frames, offset)
+            self._find_way(hop, request, request_part)
         if tell is not None:
-            tell(self.over())
+            tell(self.pop_finished())
 
-    def _follow(self, hop: Hop, request: int, request_part: int, *, is_idle: bool = False) -> None:
+    def _find_way(self, hop: Hop, request: int, request_part: int, *, is_idle: bool = False) -> None:
         """Find the way of a message, which answers the one of packet ``request`` if that is not 0.
 
         ``is_idle``: it is for a broker alone, and has no way.
         """
-        line, sends, time_ns = hop.line, hop.line.sends, hop.time_ns
+        stream, sends, time_ns = hop.stream, hop.stream.sends, hop.time_ns
         if time_ns > self._now_ns:
             self._now_ns = time_ns
         elif self._now_ns > time_ns:
@@ -386,63 +386,63 @@ class Ways:
             if self._now_ns - time_ns > SET_BACK_NS:
                 self._set_back(time_ns)
         if self.endings.knows_acknowledged:
-            line.receipts.expect(hop)
+            stream.receipts.expect(hop)
         if sends == "request":
             if is_idle or hop.frames == _PROBE:
                 return  # heartbeats of an application, ZMQ_PROBE_ROUTER
-            self._request_or_reply(hop, request, request_part)
+            self._join_request_or_reply(hop, request, request_part)
         elif sends == "publication":
             hop.topic = hop.frames[0]
-            self._publication(hop)
+            self._join_publication(hop)
         elif sends == "job":
-            self._job(hop)
+            self._join_job(hop)
         else:
             return  # a subscription in an odd form
         self.programs.send(hop)
         if hop.reply and not self._in_order:
             way = hop.way
-            if hop.flow == way.first.flow and not way.is_over and not self._goes_back(way.first):
+            if hop.flow == way.first.flow and not way.is_over and not self._may_be_passed_back(way.first):
                 way.is_over = True
                 self._answered.append(way)
 
-    def _goes_back(self, first: Hop) -> bool:
+    def _may_be_passed_back(self, first: Hop) -> bool:
         """Whether a broker sent a request with the envelope of another one, and may pass the reply back."""
         frames = first.frames
-        return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.src].longest_ns >= 0
+        return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.src].longest_relay_ns >= 0
 
-    def _publication(self, hop: Hop) -> None:
+    def _join_publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
         flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options and not self._first_copies.is_one_more(hop, options[0].time_ns):
-            before = self._likely(options, hop)
+            before = self._likely_original(options, hop)
             before.copied = (before.copied or set()) | {flow}
-            before.is_passed = True
+            before.is_passed_on = True
             before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
         else:
-            self._publish(hop)
+            self._begin_publication(hop)
         self._held.add(hop)
 
-    def _likely(self, options: Sequence[Hop], hop: Hop) -> Hop:
+    def _likely_original(self, options: Sequence[Hop], hop: Hop) -> Hop:
         """The one of several equal messages that a message is a copy of; the oldest, as far as that is not known."""
         if len(options) == 1:
             return options[0]
         before = self.programs.likely(options, hop)
-        hop.line.note_source(before)
+        hop.stream.note_source(before)
         return before
 
-    def _took(self, hop: Hop, related: Hop) -> bool:
+    def _is_of_same_program(self, hop: Hop, related: Hop) -> bool:
         """Whether the program that sends a message took the one with its id, too.
 
         On the loopback interface all programs have one address, and others may know the id as well: who sent that
         message, or who has it for its name. Only time shows that all come from one socket.
         """
-        if not is_loopback(hop.src) or (hop.line.knows_sender and related.line.knows_receiver):
+        if not is_loopback(hop.src) or (hop.stream.knows_sender and related.stream.knows_receiver):
             return True
-        hop.line.note_source(related)
-        return hop.line.is_proven
+        hop.stream.note_source(related)
+        return hop.stream.is_proven
 
-    def _publish(self, hop: Hop) -> None:
+    def _begin_publication(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
         first = self._first_copies.first_of(hop)
         if first is not None:
@@ -452,26 +452,26 @@ class Ways:
         if request is not None:  # such as the output of a Jupyter kernel, while it works on a request
             request.way.add(hop, request, "correlation", certain=True)
         else:
-            self._begin(OpenWay.begin("publication", hop))
+            self._open(OpenWay.begin("publication", hop))
 
-    def _job(self, hop: Hop) -> None:
+    def _join_job(self, hop: Hop) -> None:
         """A job that is pushed, or the result of one."""
-        alike = [one for one in self._equal.before(hop) if one.line.dst_kind == "PULL"]
+        alike = [one for one in self._equal.before(hop) if one.stream.dst_kind == "PULL"]
         if alike:
-            before = self._likely(alike, hop)
+            before = self._likely_original(alike, hop)
             self._pass_job_on(hop, before, "body", is_certain=len(alike) == 1 and self._equal.proves(before, hop))
         elif (related := self._correlation.find(hop)) is not None:
-            self._pass_job_on(hop, related, "correlation", is_certain=self._took(hop, related))
+            self._pass_job_on(hop, related, "correlation", is_certain=self._is_of_same_program(hop, related))
         elif asked := self._pushed.answered_by(hop):
             self._answer_pushed(hop, asked)
         else:
-            self._begin(OpenWay.begin("job", hop))
+            self._open(OpenWay.begin("job", hop))
         self.programs.take_job(hop)
         self._held.add(hop)
         self._correlation.add(hop)
 
     def _pass_job_on(self, hop: Hop, before: Hop, joined: Joined, *, is_certain: bool) -> None:
-        is_new, before.is_passed = not before.is_passed, True
+        is_new, before.is_passed_on = not before.is_passed_on, True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
         if is_new and (joined == "body" or not hop.is_guess):
@@ -489,27 +489,29 @@ class Ways:
                 way.is_over = True
                 self._answered.append(way)
 
-    def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
+    def _join_request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
         job = self._jobs.get(hop.flow)
         asked = self._hops.get((hop.flow, request, request_part)) if request else None
-        if job is not None and job.line.dst_kind == "REQ" and self._is_work_done(hop, job):
-            self._answer(hop, job, is_certain=asked is job or not self.connections[hop.flow].has_gap)
+        if job is not None and job.stream.dst_kind == "REQ" and self._is_result_of(hop, job):
+            self._join_reply(hop, job, is_certain=asked is job or not self.connections[hop.flow].has_gap)
         else:
             join = self._envelopes.find(hop, asked)
-            is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
+            is_certain = join is not None and not join.before.is_ambiguous and self._excludes_unseen_original(hop, join)
             if asked is not None:
-                self._learn_asker(hop.line, asked)
+                self._note_asker(hop.stream, asked)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
-                    self._join_piece(piece, its_join)
+                    self._join_waiting_leg(piece, its_join)
             if join is not None:
-                self._relay(hop, join, asked, is_certain=is_certain)
-            elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
-                self._give_work(hop, asked)
-            elif (found := self._answers(hop, asked)) is not None:
-                self._answer(hop, found[0], is_certain=found[1])
-            elif not self._goes_back_unasked(hop, job, is_paired=request > 0):
-                self._ask(hop)
+                self._join_relayed(hop, join, asked, is_certain=is_certain)
+            elif hop.is_work or (
+                hop.stream.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))
+            ):
+                self._begin_dispatched(hop, asked)
+            elif (found := self._request_answered_by(hop, asked)) is not None:
+                self._join_reply(hop, found[0], is_certain=found[1])
+            elif not self._join_reply_unpaired(hop, job, is_paired=request > 0):
+                self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
         if not hop.reply and not hop.is_signal:
@@ -517,7 +519,7 @@ class Ways:
             self._pushed.receive(hop)
         self._hops[hop.flow, hop.packet, hop.part] = hop
 
-    def _is_work_done(self, hop: Hop, job: Hop) -> bool:
+    def _is_result_of(self, hop: Hop, job: Hop) -> bool:
         """Whether a message answers the request that a REQ worked on: it is the next one that this sends.
 
         If octets of the connection are missing, that one may be, and another request with it.
@@ -526,165 +528,165 @@ class Ways:
             return False
         return not self.connections[hop.flow].has_gap or job.routing_id in hop.frames[:-1]
 
-    def _learn_asker(self, line: Line, asked: Hop) -> None:
+    def _note_asker(self, stream: Stream, asked: Hop) -> None:
         """A request has its reply, so the host that got it asks others, perhaps for requests that it takes."""
-        if line.is_late:
+        if stream.is_late:
             self.connections[asked.flow].see_answer(asked)
-            self._lanes.expect(line.dst_host)
-        elif line.has_ids and line.dst_kind == "ROUTER":
-            self._lanes.expect(line.dst_host, is_scheduler=True)
+            self._lanes.add_service(stream.dst_host)
+        elif stream.has_ids and stream.dst_kind == "ROUTER":
+            self._lanes.add_service(stream.dst_host, is_scheduler=True)
 
-    def _relay(self, hop: Hop, join: Join, asked: Hop | None, *, is_certain: bool) -> None:
+    def _join_relayed(self, hop: Hop, join: Join, asked: Hop | None, *, is_certain: bool) -> None:
         """A broker passes a message on, perhaps the reply to ``asked``."""
         if asked is not None and join.is_back and asked.way is not join.before.way:
-            self._put_before(asked, join.before.way)
-        self._join(hop, join, is_certain=is_certain)
+            self._put_before_reply(asked, join.before.way)
+        self._join_by_envelope(hop, join, is_certain=is_certain)
         if asked is not None and not asked.answered:
             asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
 
-    def _give_work(self, hop: Hop, asked: Hop | None) -> None:
+    def _begin_dispatched(self, hop: Hop, asked: Hop | None) -> None:
         """A broker gives more work: a request that the capture lacks, or of which nobody knows yet which one it is."""
-        hop.measure()
+        hop.measure_envelope()
         if hop.is_work:
             hop.routing_id = hop.frames[1]
             if asked is not None and not asked.answered:
                 asked.note_answer()  # it asked for this work
-        self._drop_ready(hop)
-        if hop.line.dst_kind != "REQ":  # it may work on several
-            hop.line.given[hop] = None
+        self._drop_ready_message(hop)
+        if hop.stream.dst_kind != "REQ":  # it may work on several
+            hop.stream.unanswered[hop] = None
         self._jobs[hop.flow] = hop
-        self._begin(OpenWay.begin("request", hop))
+        self._open(OpenWay.begin("request", hop))
 
-    def _answers(self, hop: Hop, asked: Hop | None) -> tuple[Hop, bool] | None:
+    def _request_answered_by(self, hop: Hop, asked: Hop | None) -> tuple[Hop, bool] | None:
         """The request that a message answers, and whether that is certain; ``asked`` is the one that patterns know."""
         if asked is not None and not asked.answered:
             return asked, True
-        orphan, given = self._orphan(hop), self.connections[hop.flow].given(hop)
+        orphan, given = self._orphan_answered_by(hop), self.connections[hop.flow].given(hop)
         if orphan is None:
             return given
         if given is None or not hop.tokens.isdisjoint(orphan.tokens - given[0].tokens):  # the reply names it
-            return orphan, self._excludes_unseen(hop, orphan)
+            return orphan, self._excludes_unseen_request(hop, orphan)
         return given[0], given[1] and not hop.tokens.isdisjoint(given[0].tokens)
 
-    def _goes_back_unasked(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
+    def _join_reply_unpaired(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
         """Whether a message is a reply though no request waits for it; then it has a way.
 
         ``job`` is the last request that a broker passed on over the connection. ``is_paired``: patterns know a request.
         """
-        if job is not None and self._is_more(hop, job):
-            is_sure = job.is_alone and self._excludes_unseen(hop, job)
+        if job is not None and self._is_further_reply(hop, job):
+            is_sure = job.is_unique_on_its_path and self._excludes_unseen_request(hop, job)
             job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
         elif (reply := self._equal.readdressed(hop)) is not None:
-            reply.is_passed = True
+            reply.is_passed_on = True
             reply.way.add(hop, reply, "body", certain=False, reply=True)
-            self._mark_answered(hop)
-        elif not hop.line.is_late and (is_paired or hop.line.src_kind == "REP"):
+            self._note_answered_by(hop)
+        elif not hop.stream.is_late and (is_paired or hop.stream.src_kind == "REP"):
             hop.reply = True  # to a request that came before anybody followed this connection
-            self._begin(OpenWay.begin("request", hop))
+            self._open(OpenWay.begin("request", hop))
         return hop.reply
 
-    def _is_more(self, hop: Hop, job: Hop) -> bool:
+    def _is_further_reply(self, hop: Hop, job: Hop) -> bool:
         """Whether it is one more part of the answer, or the answer to a request before with the same envelope."""
-        if job.line.dst_kind == "REQ" or job.dst != hop.src:  # a REQ is given more work before it says more
+        if job.stream.dst_kind == "REQ" or job.dst != hop.src:  # a REQ is given more work before it says more
             return False
-        return not (hop.line.is_late or self.connections[hop.flow].has_gap) and job.routing_id in hop.frames[:-1]
+        return not (hop.stream.is_late or self.connections[hop.flow].has_gap) and job.routing_id in hop.frames[:-1]
 
-    def _excludes_unseen(self, reply: Hop, asked: Hop) -> bool:
+    def _excludes_unseen_request(self, reply: Hop, asked: Hop) -> bool:
         """Whether a reply answers no other request with the same envelope, which the capture lacks."""
         return self.endings.sees_all or not reply.tokens.isdisjoint(asked.tokens)
 
-    def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
+    def _excludes_unseen_original(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
         if self.endings.sees_all or not self.endings.is_blind(join.before):
-            if not (hop.line if join.is_back else join.before.line).is_late:
+            if not (hop.stream if join.is_back else join.before.stream).is_late:
                 return True
             connection = self.connections.get(join.flow)  # None once it has ended
             if connection is not None and connection.in_step:
                 return True
         return len(hop.tokens) > 0
 
-    def _orphan(self, hop: Hop) -> Hop | None:
+    def _orphan_answered_by(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
         if not self._orphans or len(hop.frames) < 2:
             return None
-        key = hop.line.src_host, envelope_of(hop)
+        key = hop.stream.src_host, envelope_of(hop)
         orphan = self._orphans.get(key)
         if orphan is not None and (orphan.answered or orphan.way.is_over):
             del self._orphans[key]
             return None
         return orphan
 
-    def _join(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
+    def _join_by_envelope(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
         """A broker passes a message on."""
         before = join.before
-        before.is_passed = True
+        before.is_passed_on = True
         self._held.pass_on(before, hop)
         self._lanes.drop(before)
         before.way.add(hop, before, "envelope", certain=is_certain, reply=join.is_back)
         if join.is_back:
-            self._mark_answered(hop)
+            self._note_answered_by(hop)
             return
-        hop.measure()
-        self._give(hop, join.routing_id)
+        hop.measure_envelope()
+        self._note_dispatch(hop, join.routing_id)
         self._jobs[hop.flow] = hop
-        if hop.line.dst_kind == "REQ":
-            self._drop_ready(hop)
+        if hop.stream.dst_kind == "REQ":
+            self._drop_ready_message(hop)
 
     @staticmethod
-    def _give(hop: Hop, routing_id: Octets) -> None:
+    def _note_dispatch(hop: Hop, routing_id: Octets) -> None:
         """A broker gives a request to its peer, whose reply has the routing id of who asked."""
-        manners = hop.line.manners
-        if hop.depth < manners.depth or not manners.depth:
-            manners.depth = hop.depth
-        manners.giver = hop.src
+        shared = hop.stream.shared
+        if hop.depth < shared.depth or not shared.depth:
+            shared.depth = hop.depth
+        shared.upstream = hop.src
         hop.routing_id = routing_id
-        hop.line.given[hop] = None
+        hop.stream.unanswered[hop] = None
 
-    def _join_piece(self, hop: Hop, join: Join) -> None:
+    def _join_waiting_leg(self, hop: Hop, join: Join) -> None:
         """The way that begins with this message is a piece of another one."""
-        join.before.is_passed = True
+        join.before.is_passed_on = True
         self._held.remove(join.before)
         if hop.way is not join.before.way and hop is hop.way.first:
-            is_certain = not join.before.is_doubtful and self._excludes_earlier(hop, join)
+            is_certain = not join.before.is_ambiguous and self._excludes_unseen_original(hop, join)
             join.before.way.take_over(hop.way, join.before, "envelope", certain=is_certain)
             hop.reply = join.is_back
             if not (join.is_back or hop.answered):
-                self._give(hop, join.routing_id)
+                self._note_dispatch(hop, join.routing_id)
 
-    def _put_before(self, asked: Hop, way: OpenWay) -> None:
+    def _put_before_reply(self, asked: Hop, way: OpenWay) -> None:
         """Make a way a piece of the way of a request, since its last message most likely led to the reply.
 
         If a capture begins late, messages of several connections may come here out of order: that of a broker before
         the request that it passes on.
         """
-        if way is not asked.way and not asked.is_passed and self._envelopes.can_pass_on(way.first, asked):
-            asked.is_passed = True
+        if way is not asked.way and not asked.is_passed_on and self._envelopes.can_pass_on(way.first, asked):
+            asked.is_passed_on = True
             asked.way.take_over(way, asked, "envelope", certain=False)
 
-    def _drop_ready(self, job: Hop) -> None:
+    def _drop_ready_message(self, job: Hop) -> None:
         """A broker gives a request to a REQ: what that one said before, READY, is no request."""
         for way in reversed(self._ways):
             first = way.first
-            if first.flow == job.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
+            if first.flow == job.flow and first.stream.src_kind == "REQ" and len(way.hops) == 1:
                 way.drop()
                 self._held.remove(first)
                 return
             if way.last_ns < job.time_ns - _GRACE_NS:
                 return
 
-    def _answer(self, hop: Hop, asked: Hop, *, is_certain: bool = True) -> None:
+    def _join_reply(self, hop: Hop, asked: Hop, *, is_certain: bool = True) -> None:
         """The receiver of a request answers on the same connection."""
-        asked.line.manners.delimits |= asked.depth > 0
+        asked.stream.shared.uses_delimiter |= asked.depth > 0
         asked.note_answer()
         self._held.remove(asked)
         way = asked.way
-        inner = self._lanes.answered(asked, hop)
+        inner = self._lanes.join_answer(asked, hop)
         if inner is not None:
             way.add(hop, inner.before, inner.joined, certain=inner.is_certain, reply=True)
         else:
             way.add(hop, asked, "envelope", certain=is_certain, reply=True)
 
-    def _mark_answered(self, reply: Hop) -> None:
+    def _note_answered_by(self, reply: Hop) -> None:
         """A reply passes a broker: the request of the same way on its connection is answered."""
         for one in reply.way.hops:
             if one.flow == reply.flow and one.src == reply.dst and not one.answered:
@@ -692,48 +694,50 @@ class Ways:
                 self._held.remove(one)
                 return
 
-    def _ask(self, hop: Hop) -> None:
+    def _join_request(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
-        hop.measure()
-        line = hop.line
-        line.manners.gives_work |= line.src_kind == "REQ" and not line.turns.asked and says_ready(hop.frames)
+        hop.measure_envelope()
+        stream = hop.stream
+        stream.shared.has_ready_worker |= (
+            stream.src_kind == "REQ" and not stream.own_requests.asked and says_ready(hop.frames)
+        )
         if hop.is_signal:  # unless it is passed on
-            self._begin(way)
+            self._open(way)
             return
-        if not hop.line.src_kind and (job := self._correlation.find(hop)) is not None:
+        if not hop.stream.src_kind and (job := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, job, "correlation", is_certain=False)  # the PUSH that sends it is not known as one
             return
         self.connections[hop.flow].see_request(hop)
-        if hop.line.src_kind == "DEALER":
-            self._lanes.expect(hop.line.src_host)
-        is_ready = line.src_kind == "REQ" and line.manners.gives_work  # it asks for work, as before perhaps
-        outer = None if is_ready else self._lanes.asks(way)
+        if hop.stream.src_kind == "DEALER":
+            self._lanes.add_service(hop.stream.src_host)
+        is_ready = stream.src_kind == "REQ" and stream.shared.has_ready_worker  # it asks for work, as before perhaps
+        outer = None if is_ready else self._lanes.join_question(way)
         if outer is not None:
             outer.before.way.add(hop, outer.before, outer.joined, certain=outer.is_certain)
             return
         hop.note_request()
-        self._begin(way)
-        self._note_again(way)
+        self._open(way)
+        self._note_retry(way)
 
-    def _note_again(self, way: OpenWay) -> None:
+    def _note_retry(self, way: OpenWay) -> None:
         """A client that asks again gave up the request before."""
         first = way.first
-        line = first.line
-        if line.src_kind != "REQ":
+        stream = first.stream
+        if stream.src_kind != "REQ":
             return
-        if line.asked is not None:
-            line.asked.again_ns = first.time_ns
-        way.earlier, way.is_first = line.asked, line.asked is None
-        line.asked = way
+        if stream.asked is not None:
+            stream.asked.again_ns = first.time_ns
+        way.earlier, way.is_first = stream.asked, stream.asked is None
+        stream.asked = way
 
-    def _gave_up(self, first: Hop) -> OpenWay | None:
+    def _request_given_up_by(self, first: Hop) -> OpenWay | None:
         """The last request of a client that closed its connection when it made the one of a request.
 
         None if there is none, or if several clients on its host closed one about then.
         """
-        given_up = self._given_up.get((first.line.src_host, first.dst), deque[OpenWay]())
-        by_ns = first.line.connected_ns + _APART_NS  # a socket that is closed may last a little longer
+        given_up = self._given_up.get((first.stream.src_host, first.dst), deque[OpenWay]())
+        by_ns = first.stream.connected_ns + _APART_NS  # a socket that is closed may last a little longer
         others = [way for way in given_up if way.first.time_ns < first.time_ns]
         closed = sorted((_closed_ns(way), place) for place, way in enumerate(others) if _closed_ns(way) <= by_ns)
         if not closed or (len(closed) > 1 and closed[-2][0] > closed[-1][0] - _APART_NS):
@@ -742,13 +746,13 @@ class Ways:
         given_up.remove(way)
         return way
 
-    def _begin(self, way: OpenWay) -> None:
+    def _open(self, way: OpenWay) -> None:
         self._ways[way] = None
 
 
 def _closed_ns(way: OpenWay) -> int:
     """When the connection over which a way begins was closed; 0 if it was not."""
-    return way.first.line.manners.closed_ns or 0
+    return way.first.stream.shared.closed_ns or 0
 
 
 def _is_housekeeping(payload: Payload) -> bool:
