@@ -1,4 +1,22 @@
-"""A message on its way, and the way that it belongs to, while more legs may come."""
+"""A message on its way, and the way that it belongs to, while more legs may come.
+
+Theory
+------
+
+A :class:`Hop` is one message that a socket has taken. It points to the message of which it comes (``before``), and to
+its :class:`OpenWay`. So the hops of a way are a tree: its root is the message that began the way, and a message that a
+program passed on to several peers has several children.
+
+A hop has two independent states. *Held*: its receiver may still pass it on; ``held_as`` says under which key. *Waiting
+for a reply*: ``answered`` is false. A request leaves the first state when its receiver passes it on, and the second one
+when the reply passes on the same connection. So a request that a broker passed on is not held, but waits for its reply.
+
+Invariants: a hop has exactly one way once it is joined, and that way has it in ``hops``. A way that became a part of
+another one is over, and owns no hop: ``take_over()`` moves them all.
+
+Facts that hold for many messages stand once: those of one sender on a connection in a :class:`Stream`, those of both
+sides in :class:`SharedFacts`.
+"""
 
 import re
 from collections import deque
@@ -16,66 +34,68 @@ from dissectors.snapshots import quick
 from zmtpsniff.analysis.dossier import WORK_FRAMES, has_envelope_inside
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
-_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
+_UNSEEN = 65_536  # messages of one sender on a connection that wait for their acknowledgment
 RECEIPTS = 128
-"""Acknowledgments of one sender on a connection whose messages have not come."""
-_TOKENS_OCTETS = 4096  # of a message that are searched for tokens
+"""So many acknowledgments are kept of one sender on a connection while the messages for them have not come."""
+_TOKENS_OCTETS = 4096  # the search for tokens ends behind so many octets of a message
 _MOST_TOKENS = 64
-_FRAMES = 1024  # whose tokens are remembered
+_FRAMES = 1024  # the tokens of so many frames are cached
 TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 """The ids of a trace and of a span in it (W3C Trace Context)."""
-# A word with a digit, of at least four characters: a number, an id, a UUID. Of a traceparent the id of the trace alone,
-# which all its spans have.
+# A token is a word of at least four characters with a digit: a number, an id, a UUID. Of a traceparent it is the id of
+# the trace alone, since each span of the trace has another id.
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
-GIVEN = 1024
-"""Requests on one connection that are looked through, to find the one of a reply."""
-_NO_ACCIDENT = 16  # observations in a row
+MOST_COMPARED = 1024
+"""A reply is compared with so many requests on its connection, the newest, to find the one that it answers."""
+_NO_ACCIDENT = 16  # the same observation so often in a row is no chance
 PATIENCE_NS = 60_000_000_000
-"""A request may get its reply so much later."""
-_ANSWERS = 3  # that others got, to show that a message of the same kind expects one
+"""A request waits so long for its reply before it counts as lost."""
+_ANSWERS = 3  # replies that other peers got show that messages of the same kind expect replies
 GUESSES = frozenset({"body", "correlation", "envelope"})
-"""Joins to the message before that prove nothing where another join is possible."""
+"""Joins that prove nothing where another join is possible."""
 BY_SERVICES = frozenset({"order", "process", "correlation"})
 """Joins of a question that a service asks to the request that it works on."""
 _DIGIT = re.compile(rb"\d")
-_OF_WORDS = (ascii_letters + digits + "_-").encode()
+_IN_TOKENS = (ascii_letters + digits + "_-").encode()
 
 
 @quick
 class RequestCount(msgspec.Struct, gc=False):
-    """How often a side of a connection, or all peers of a socket, asked, and got an answer."""
+    """How many requests one side of a connection sent, or all peers of a socket, and how many of them got replies."""
 
     asked: int = 0
     answered: int = 0
 
-    def gives_others_replies(self, mine: "RequestCount") -> bool:
-        """Whether other peers of a socket got answers to nearly all that they asked."""
-        asked, answered = self.asked - mine.asked, self.answered - mine.answered
+    def others_get_replies(self, own: "RequestCount") -> bool:
+        """Whether the other peers of a socket, beside the one with ``own``, got replies to nearly all requests."""
+        asked, answered = self.asked - own.asked, self.answered - own.answered
         return answered >= _ANSWERS and 5 * answered >= 4 * asked
 
 
 class SharedFacts(msgspec.Struct):
-    """The form that both sides of a connection give to their messages, and how they part."""
+    """The facts of a connection that both of its streams share."""
 
     uses_delimiter: bool = False  # an empty frame stands in front of the bodies of requests
-    depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
-    upstream: str | None = None  # the address of who passed requests on here
-    has_ready_worker: bool = False  # a REQ said first that it is ready, so that its peer's messages are requests
+    depth: int = 0  # the least depth of the envelopes of requests that a broker passed on here; 0: it passed none on
+    upstream: str | None = None  # the socket of the broker that passed requests on here
+    has_ready_worker: bool = False  # a REQ said first that it is ready, so its peer sends the requests here
     closed_ns: int | None = None  # when the connection was closed
-    closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
+    closer: str | None = None  # the socket that closed it; None if it is open, or the capture does not show it
 
 
 class Receipts(msgspec.Struct):
-    """When the octets of one sender on a connection were acknowledged.
+    """Brings the messages of one sender on a connection together with their acknowledgments by TCP.
 
-    A message may come here long after its acknowledgment: if it waited for lost octets, or for its connection to be
-    recognised. Those before the first acknowledgment that is known may have been acknowledged before that.
+    Both come in the order of the stream, but either may come first. A message comes long after its acknowledgment if
+    zmtpsniff held it back: for octets that were lost, or until it had recognised the connection. Of messages in front
+    of the first acknowledgment in the capture, nobody knows when they were acknowledged.
     """
 
-    waiting: "deque[Hop]" = msgspec.field(default_factory=lambda: deque(maxlen=_UNSEEN))  # for acknowledgments
-    known: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # when, up to where; behind the last message
-    since: int = -1  # the stream offset from which on they are known
-    acked: int = -1  # that was acknowledged last
+    waiting: "deque[Hop]" = msgspec.field(default_factory=lambda: deque(maxlen=_UNSEEN))  # messages that came first
+    # Acknowledgments that came first, behind the last message: when, and up to which stream offset.
+    known: deque[tuple[int, int]] = msgspec.field(default_factory=deque)
+    since: int = -1  # the capture shows acknowledgments from this stream offset on
+    acked: int = -1  # the stream offset up to which the receiver has acknowledged all octets
 
     def acknowledge(self, time_ns: int, offset: int) -> None:
         """The receiver has all octets up to ``offset``."""
@@ -87,24 +107,28 @@ class Receipts(msgspec.Struct):
         self.known.append((time_ns, offset))
         waiting = self.waiting
         while waiting and waiting[0].offset < offset:
-            self._tell(waiting.popleft(), time_ns)
+            self._stamp(waiting.popleft(), time_ns)
 
     def trim(self) -> None:
-        """The messages of the same packets have come: keep few, since a connection may never have a message."""
+        """Forget old acknowledgments once the messages of the same packets have come.
+
+        A connection of another protocol never has a message, and would keep all of them.
+        """
         while len(self.known) > RECEIPTS:
             _, self.since = self.known.popleft()
 
     def expect(self, hop: "Hop") -> None:
-        """A message comes, behind those before."""
+        """The next message of the stream: write down when it was acknowledged, now or once that is known."""
         known, offset = self.known, hop.offset
         while known and known[0][1] <= offset:
             known.popleft()
         if known:
-            self._tell(hop, known[0][0])
+            self._stamp(hop, known[0][0])
         else:
             self.waiting.append(hop)
 
-    def _tell(self, hop: "Hop", time_ns: int) -> None:
+    def _stamp(self, hop: "Hop", time_ns: int) -> None:
+        """Write the time of its acknowledgment into a message, if the capture shows the first one for it."""
         if hop.offset >= self.since and hop.time_ns <= time_ns:
             hop.seen_ns = time_ns
 
@@ -112,53 +136,54 @@ class Receipts(msgspec.Struct):
 class Streak(msgspec.Struct, eq=False):
     """The same observation, time after time."""
 
-    seen: str | int = 0
+    observed: str | int = 0
     times: int = 0
 
-    def proves(self, seen: str | int) -> bool:
-        """It is observed once more; returns whether it came so often in a row that it is no accident."""
-        self.times = self.times + 1 if seen == self.seen else 1
-        self.seen = seen
-        return bool(seen) and self.times >= _NO_ACCIDENT
+    def proves(self, observed: str | int) -> bool:
+        """Add an observation; return whether it came so often in a row that chance does not explain it.
+
+        An empty observation, "" or 0, proves nothing.
+        """
+        self.times = self.times + 1 if observed == self.observed else 1
+        self.observed = observed
+        return bool(observed) and self.times >= _NO_ACCIDENT
 
 
 @quick
 class Stream(msgspec.Struct):
-    """The facts of a connection that hold for each message of one of its sides."""
+    """The messages of one sender on a connection: the facts that hold for each of them."""
 
-    src_kind: str  # socket types; "" for one that is not known
+    src_kind: str  # the socket types; "" for one that is not known
     dst_kind: str
-    src_host: str  # live, once it is known: the process
+    src_host: str  # the host; live, once it is known: the process
     dst_host: str
     own_requests: RequestCount
     shared: SharedFacts
     receipts: Receipts
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
-    # Pauses that octets ended which the sender sent again: where these begin in its stream, and when that was.
+    # Octets that TCP sent again after a pause: their first offset in the stream, and when they came again.
     resent: list[tuple[int, int]] = []
-    answered_ns: int = 0  # when the message came that the receiver answered last
-    identity: Octets = b""  # that the sender, and the receiver, announced
+    answered_ns: int = 0  # when the message was sent that the receiver answered last
+    identity: Octets = b""  # the identity that the sender announced
     dst_identity: Octets = b""
-    unanswered: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
-    sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
+    unanswered: dict["Hop", None] = {}  # messages that the sender passed on here, and that have no reply yet
+    sends: Kind | None = "request"  # the kind of the ways of its messages; a reply counts to the way of its request
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
-    # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
+    # If a PUSH gives the replies: how many messages of each form were sent since one got a reply, and got one.
     pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
     is_proven: bool = False  # guesses have joined its last messages so regularly that chance does not explain it
-    source: Streak | None = None  # of copies: the socket that most likely took their originals
-    asked: "OpenWay | None" = None  # of a REQ: the way of its last request
-    # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
+    source: Streak | None = None  # if it carries copies: the socket that most likely took the originals
+    last_request: "OpenWay | None" = None  # of a REQ
+    # By depth of the envelope: when the receiver last sent something that may be the reply to a message of that depth.
     possible_reply_ns: dict[int, int] = {}
-    all_requests: RequestCount = msgspec.field(
-        default_factory=RequestCount
-    )  # of all peers of this type that the receiver has
+    all_requests: RequestCount = msgspec.field(default_factory=RequestCount)  # from all peers of the same type
 
     def note_source(self, before: "Hop") -> None:
-        """The next message most likely comes of that one."""
+        """The next message of this stream most likely comes of the message ``before``."""
         if self.source is None:
             self.source = Streak()
         self.is_proven = self.source.proves(before.dst)
@@ -166,9 +191,9 @@ class Stream(msgspec.Struct):
 
 @quick
 class Hop(msgspec.Struct, eq=False):
-    """A message that arrives at a socket."""
+    """A message that a socket has taken."""
 
-    # As its Leg has them, which would take time and room for each message.
+    # The fields of its Leg. A Leg for each message would take time and room.
     src: str
     dst: str
     flow: int
@@ -178,36 +203,35 @@ class Hop(msgspec.Struct, eq=False):
     stream: Stream
     frames: Sequence[Octets]
     offset: int = 0  # in the stream of its sender, where the octets begin that completed it
-    seen_ns: int | None = None  # as its Leg has these, too
+    seen_ns: int | None = None  # this one and the next three: also fields of its Leg
     reply: bool = False
     joined: Joined | None = None
     certain: bool = True
     way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
-    before: "Hop | None" = None
-    held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
-    number: int = 0  # of a request, in which order they came to its receiver's host
-    expects_reply: bool = False  # as far as it is known when it is sent, it waits for an answer
-    reply_is_promised: bool = False  # its protocol promises an answer
-    depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
+    before: "Hop | None" = None  # the message of which it comes
+    held_as: int | None = None  # while the receiver may pass it on: the hash of its last frame
+    number: int = 0  # of a request or a job: its place among those that its receiver took
+    expects_reply: bool = False  # as far as the capture shows when it is sent
+    reply_is_promised: bool = False  # its protocol promises a reply
+    depth: int = 0  # of its envelope: the frames up to the delimiter, with it; 0 if there is no delimiter
     answered: bool = False  # its receiver answered on the same connection
-    is_overtaken: bool = False  # later messages came here before it, perhaps what its receiver did with it
+    is_overtaken: bool = False  # later messages came here before it, perhaps the one that its receiver made of it
     is_ambiguous: bool = False  # another message may be the one that was passed on in its place
-    # Of an answer: meanwhile its sender asked others, and nobody knows for which request. Of a question of a service:
-    # before it, that asked the same in vain.
+    # Before this message, its sender asked others, and the capture does not show for which request.
     sender_may_have_waited: bool = False
     is_passed_on: bool = False  # its receiver sent it, or what came of it, to another socket
-    mark: Any = None  # that of Ways
-    routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
+    mark: Any = None  # the mark that the caller of Ways gave it
+    routing_id: Octets = b""  # of a request that a broker passed on: the id of the connection that brought it there
     topic: Octets = b""  # of a publication; of a request or job that begins a way: the task that it names, if any
-    copied: set[int] | None = None  # of a publication: the connections that its receiver passed it on
+    copied: set[int] | None = None  # of a publication: the connections on which its receiver passed it on
     busy_until_ns: int = 0  # its sender worked on other messages until then
-    free_ns: int = -1  # of a service with a worker for each connection: until when this one worked on others
-    tokens_: frozenset[bytes] | None = None
-    body_: int = 0  # of a publication that is over: a number for its last frame
+    free_ns: int = -1  # of a service with a worker for each connection: this worker worked on others until then
+    tokens_: frozenset[bytes] | None = None  # the cache of ``tokens``
+    body_: int = 0  # ``body`` of a publication that is over, and has dropped its frames
 
     @property
     def leg(self) -> Leg:
-        """Its part of the record of its way."""
+        """The leg that the record of its way shows."""
         return Leg(
             self.src, self.dst, self.flow, self.packet, self.time_ns, self.part, self.seen_ns, self.reply, self.joined,
             self.certain,
@@ -215,30 +239,34 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_guess(self) -> bool:
-        """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
+        """Whether its join proves nothing: other messages had the same octets, envelope or id.
+
+        A stream whose guesses come out the same again and again is proven by that.
+        """
         return not self.certain and self.joined in GUESSES and not self.stream.is_proven
 
     @property
     def shows_program(self) -> bool:
-        """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
+        """Whether its join shows that the socket that sent it belongs to the program that took ``before``."""
         if self.is_side_publication and self.before is not None and self.before.stream.sends == "request":
             return False
-        if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
+        if self.joined == "order" and is_loopback(self.src):  # all programs share this address
             return self.stream.is_proven
         return not self.is_guess
 
     @property
     def is_question(self) -> bool:
-        """Whether a service asks it, for a request that it works on."""
+        """Whether it is a request that a service sends for a request that it works on."""
         return self.joined in BY_SERVICES and self.stream.sends == "request" and not self.reply
 
     @property
     def may_expect_reply(self) -> bool:
-        """Whether there is a sign that it expects a reply: one on its connection, or the delimiter that requests have.
+        """Whether there is a sign that it expects a reply.
 
-        A DEALER may as well only tell its peer something, as peers of 36/ZRE do. If it was passed on, answers to other
-        peers of the same type are a sign, too. If it was not, nor was anything answered there, the delimiter may be
-        that of a worker that says that it is alive.
+        Signs are a reply on its connection, and the delimiter that requests have. A DEALER without them may only tell
+        its peer something, as peers of 36/ZRE do. The delimiter of a DEALER whose messages nobody answers or passes on
+        is no sign: that may be a worker that says that it is alive. Of a message that was passed on, replies to other
+        peers of the same type are a sign, too.
         """
         stream = self.stream
         if stream.pushed_forms is not None or stream.has_ids:
@@ -248,31 +276,32 @@ class Hop(msgspec.Struct, eq=False):
         may_be_alive = stream.src_kind == "DEALER" and stream.dst_kind == "ROUTER" and not stream.all_requests.answered
         if self.depth > 0 and (self.is_passed_on or not may_be_alive):
             return True
-        return self.is_passed_on and stream.all_requests.gives_others_replies(stream.own_requests)
+        return self.is_passed_on and stream.all_requests.others_get_replies(stream.own_requests)
 
     @property
     def may_be_answered(self) -> bool:
-        """Whether its receiver sent something since that answers it, or another message of the same form."""
+        """Whether its receiver has sent something since that may be the reply to it."""
         return not self.reply and self.stream.possible_reply_ns.get(self.depth, 0) >= self.time_ns
 
     @property
     def is_side_publication(self) -> bool:
-        """Whether it is published about a request: perhaps long after it, perhaps by the program that asked.
+        """Whether it is a publication about a request, such as the output of a Jupyter kernel.
 
-        Whoever passes that on, or gets it, has nothing of the request in hand.
+        The programs that take or pass on such a publication do not work on the request.
         """
         return self.stream.sends == "publication" and self.way.kind == "request"
 
     @property
     def body(self) -> int:
-        """A number for the last frame of a publication."""
+        """The hash of the last frame of a publication."""
         return hash(self.frames[-1]) if self.frames else self.body_
 
     @property
     def is_work(self) -> bool:
-        """Whether a broker gives it to a REQ that works for it: behind the delimiter, the envelope of its request.
+        """Whether it is a request that a broker sends to its worker, a REQ: behind the delimiter stands an envelope.
 
-        Where the capture lacks the READY of that, or its type, the id that a ROUTER gave to the client shows it.
+        A READY of the worker shows that its peer is a broker. Where the capture lacks READY or the socket type, the
+        envelope shows it: the id that a ROUTER gave to the client stands there.
         """
         stream, frames = self.stream, self.frames
         if len(frames) <= WORK_FRAMES or stream.dst_kind not in ("REQ", ""):
@@ -283,16 +312,16 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is for its receiver alone: it lacks what stands in front of requests on its connection.
+        """Whether it is a message between a broker and its worker alone: READY, or a heartbeat.
 
-        So a worker says that it is ready, and both sides that they are alive (chapter 4 of the ZeroMQ guide).
+        It lacks the envelope that requests on its connection have (chapter 4 of the ZeroMQ guide).
         """
         shared = self.stream.shared
         return self.depth < shared.depth or (shared.uses_delimiter and not self.depth)
 
     @property
     def tokens(self) -> frozenset[bytes]:
-        """The numbers and ids in the message, by which another one can be told to speak of the same."""
+        """The numbers and ids in the message. Another message that has one of them may speak of the same thing."""
         if self.tokens_ is None:
             found: set[bytes] = set()
             left = _TOKENS_OCTETS
@@ -300,7 +329,7 @@ class Hop(msgspec.Struct, eq=False):
                 octets = at_hand(frame)[:left]
                 left -= len(octets)
                 if len(octets) < len(frame):
-                    octets = octets.rstrip(_OF_WORDS)  # the rest of the last word may be missing
+                    octets = octets.rstrip(_IN_TOKENS)  # the rest of the last word may be missing
                 found.update(_tokens_in(octets))
                 if left <= 0 or len(found) >= _MOST_TOKENS:
                     break
@@ -308,10 +337,10 @@ class Hop(msgspec.Struct, eq=False):
         return self.tokens_
 
     @property
-    def is_unique_on_its_path(self) -> bool:
-        """Of a request that was passed on: whether no other one that waits came over the same two connections."""
-        given = islice(reversed(self.stream.unanswered), GIVEN)
-        return not any(one is not self and one.routing_id == self.routing_id for one in given)
+    def is_only_unanswered(self) -> bool:
+        """Of a request that a broker passed on: whether no other one waits that came over the same two connections."""
+        unanswered = islice(reversed(self.stream.unanswered), MOST_COMPARED)
+        return not any(one is not self and one.routing_id == self.routing_id for one in unanswered)
 
     def copy(self) -> "Hop":
         """The same message, as a leg of another way."""
@@ -321,17 +350,17 @@ class Hop(msgspec.Struct, eq=False):
         )  # fmt: skip
 
     def measure_envelope(self) -> None:
-        """Count the frames of its envelope."""
+        """Set ``depth``: count the frames of its envelope."""
         try:
             self.depth = self.frames.index(b"") + 1
         except ValueError:
             self.depth = 0
 
     def may_come_of(self, before: "Hop") -> bool:
-        """Whether it may be an earlier message, passed on.
+        """Whether it may be the message ``before``, passed on.
 
-        A sender, or a process, that sent the earlier one repeats it. Two messages to one socket are of two clients,
-        since no program passes a message on to a socket that it came to before.
+        It is not if a socket, or a process, sent both: then the sender repeats itself. Nor if both went to one socket:
+        no program passes a message back to a socket that has had it, so these are messages of two clients.
         """
         stream = before.stream
         if before.time_ns > self.time_ns or (stream.knows_sender and stream.src_host == self.stream.src_host):
@@ -344,7 +373,7 @@ class Hop(msgspec.Struct, eq=False):
         return True
 
     def passed_through(self, address: str) -> bool:
-        """Whether this socket took it, or a message of which it comes."""
+        """Whether this socket took it, or one of the messages of which it comes."""
         one: Hop | None = self
         while one is not None:
             if one.dst == address:
@@ -353,15 +382,17 @@ class Hop(msgspec.Struct, eq=False):
         return False
 
     def is_dropped(self, by_ns: int) -> bool:
-        """Whether its receiver had closed the connection at ``by_ns``, and had not answered."""
+        """Whether its receiver closed the connection by then, and had not answered."""
         shared = self.stream.shared
         is_closed = shared.closed_ns is not None and self.time_ns <= shared.closed_ns <= by_ns
         return is_closed and not self.answered and shared.closer == self.dst
 
     def note_request(self) -> None:
-        """It may ask for something: a REQ does, and who sends to a REP; others if most of their messages got answers.
+        """Count it as a request, and decide whether it expects a reply.
 
-        Where a capture begins late, a reply may stand before its request, and a guess or a rule tells the type.
+        A message of a REQ expects one, and so does a message to a REP. Messages of other types do if most of those
+        before them got replies. On a connection that the capture lacks the beginning of, the type may be a guess, and
+        this message a reply: there, only the replies count.
         """
         stream, own = self.stream, self.stream.own_requests
         always = (stream.src_kind == "REQ" or (stream.dst_kind == "REP" and self.depth > 0)) and not stream.is_late
@@ -371,7 +402,7 @@ class Hop(msgspec.Struct, eq=False):
         stream.all_requests.asked += 1
 
     def note_answer(self) -> None:
-        """Its receiver answered."""
+        """Its receiver has answered on the same connection."""
         self.answered = True
         self.stream.unanswered.pop(self, None)
         self.stream.own_requests.answered += 1
@@ -385,71 +416,71 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
     return tuple(word for word in words if _DIGIT.search(word))
 
 
-def _goes_to(reply: Hop, first: Hop) -> bool:
-    """Whether a reply goes to the peer of a ROUTER with the identity of the one that asked."""
+def _goes_to_asker(reply: Hop, first: Hop) -> bool:
+    """Whether a reply goes to the peer that asked: from the ROUTER that was asked, to the identity of the asker."""
     return reply.src == first.dst and reply.stream.dst_identity == first.stream.identity
 
 
 @quick
 class OpenWay(msgspec.Struct, eq=False):
-    """A way of which more may come."""
+    """A way to which legs may still be added."""
 
     kind: Kind
     first: Hop  # its first message
     hops: list[Hop]
-    last_ns: int
-    is_over: bool = False  # it has been told, is a part of another way, or is none
-    earlier: "OpenWay | None" = None  # of a request: the one before, of the same client
-    is_first: bool = False  # of a request of a REQ: on its connection
-    is_reassigned: bool = False  # the one that is to do it is not the first that got it
-    again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection
+    last_ns: int  # the time of its latest message
+    is_over: bool = False  # its record is made, or it is a part of another way, or it turned out to be no way
+    earlier: "OpenWay | None" = None  # of a request: the request that the same client sent before
+    is_first: bool = False  # of a request of a REQ: it is the first one on its connection
+    is_reassigned: bool = False  # a scheduler gave it to another worker than at first
+    again_ns: int = 0  # of a request of a REQ: when the REQ sent its next request on the same connection
 
     @classmethod
     def begin(cls, kind: Kind, first: Hop) -> "OpenWay":
-        """Begin with the first message."""
+        """A way that begins with this message."""
         way = first.way = cls(kind, first, [first], first.time_ns)
         return way
 
     @property
     def octets(self) -> int:
-        """How many octets of its messages are kept."""
+        """How many octets of its messages are in memory."""
         return sum(len(at_hand(frame)) for hop in self.hops for frame in hop.frames)
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is no request: two programs only show each other that they are there."""
+        """Whether it is no request, but a READY or a heartbeat, and perhaps the one that came back."""
         first = self.first
         return first.is_signal and all(hop.flow == first.flow for hop in self.hops)
 
     @property
     def may_need_no_reply(self) -> bool:
-        """Whether it is one message that perhaps asks for nothing, or only for the work that its receiver gives it."""
+        """Whether it is a single message that may need no reply: it tells something, or asks its broker for work."""
         first = self.first
         return len(self.hops) == 1 and (not first.expects_reply or first.stream.shared.upstream == first.dst)
 
     @property
     def last(self) -> Hop:
-        """Its last message; of a request or a job what its receiver has in hand, not what was published about it."""
+        """Its last message, without publications about a request: its receiver is the one that has to act."""
         return next(hop for hop in reversed(self.hops) if not hop.is_side_publication)
 
     @property
     def answer(self) -> Hop | None:
-        """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
+        """The reply to the first sender. It may come on a new connection, if the client came back with its identity."""
         first = self.first
         for hop in self.hops:
             is_back = hop.flow == first.flow or (hop.before is first and hop.stream.sends == "job")
-            if hop.reply and (is_back or (first.stream.identity and _goes_to(hop, first))):
+            if hop.reply and (is_back or (first.stream.identity and _goes_to_asker(hop, first))):
                 return hop
         return None
 
     @property
     def answered_ns(self) -> int | None:
-        """When the reply came to the first sender."""
+        """When the reply to the first sender was sent; None if there is none."""
         answer = self.answer
         return None if answer is None else answer.time_ns
 
     def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
-        """Go on with a message that comes of ``before``."""
+        """Add a message that comes of ``before``, one of the messages of this way."""
         hop.way, hop.before, hop.joined = self, before, joined
         if not certain:
             hop.certain = False
@@ -460,18 +491,18 @@ class OpenWay(msgspec.Struct, eq=False):
             self.last_ns = hop.time_ns
 
     def join_copy(self, hop: Hop, first: Hop) -> None:
-        """A publisher sends the same to one more subscriber as it sent in ``first``."""
+        """Add the copy of the publication ``first`` that its publisher sends to one more subscriber."""
         hop.way, hop.before = self, first.before
         hop.joined, hop.certain = first.joined, first.certain
         self.hops.append(hop)
         self.last_ns = max(self.last_ns, hop.time_ns)
 
     def drop(self) -> None:
-        """It becomes no record, and keeps no way before it."""
+        """End it without a record. It forgets the way before it, too, which would stay in memory else."""
         self.is_over, self.earlier = True, None
 
     def take_over(self, other: "OpenWay", before: Hop, joined: Joined, *, certain: bool) -> None:
-        """Go on with all of another way, whose first message comes of ``before``."""
+        """Make another way a part of this one: its first message comes of ``before``, a message of this way."""
         other.drop()
         other.first.before = before
         other.first.joined = joined

@@ -16,7 +16,7 @@ from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import GIVEN, RECEIPTS, Hop, Receipts, RequestCount, SharedFacts, Stream
+from zmtpsniff.analysis.ways.hops import MOST_COMPARED, RECEIPTS, Hop, Receipts, RequestCount, SharedFacts, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
@@ -85,7 +85,7 @@ class WayConnection(msgspec.Struct, eq=False):
         envelope = envelope_of(hop)
         alike = [
             one
-            for one in islice(reversed(asker.unanswered), GIVEN)
+            for one in islice(reversed(asker.unanswered), MOST_COMPARED)
             if (envelope_of(one) == envelope if is_late else one.routing_id in hop.frames[:-1])
         ]
         if len(alike) > 1:  # of several brokers, the last may have the same id for all

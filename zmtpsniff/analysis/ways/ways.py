@@ -171,8 +171,8 @@ class Ways:
             self._hold_again(connection)
             for stream in connection.streams.values():
                 self._lanes.end(event.flow, stream.src_host, event.end_ns)
-                if stream.asked is not None and not stream.asked.first.answered:
-                    self._given_up.at((stream.src_host, stream.asked.first.dst)).append(stream.asked)
+                if stream.last_request is not None and not stream.last_request.first.answered:
+                    self._given_up.at((stream.src_host, stream.last_request.first.dst)).append(stream.last_request)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.programs.end(event.client.address)
@@ -574,7 +574,7 @@ class Ways:
         ``job`` is the last request that a broker passed on over the connection. ``is_paired``: patterns know a request.
         """
         if job is not None and self._is_further_reply(hop, job):
-            is_sure = job.is_unique_on_its_path and self._excludes_unseen_request(hop, job)
+            is_sure = job.is_only_unanswered and self._excludes_unseen_request(hop, job)
             job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
         elif (reply := self._equal.readdressed(hop)) is not None:
             reply.is_passed_on = True
@@ -726,10 +726,10 @@ class Ways:
         stream = first.stream
         if stream.src_kind != "REQ":
             return
-        if stream.asked is not None:
-            stream.asked.again_ns = first.time_ns
-        way.earlier, way.is_first = stream.asked, stream.asked is None
-        stream.asked = way
+        if stream.last_request is not None:
+            stream.last_request.again_ns = first.time_ns
+        way.earlier, way.is_first = stream.last_request, stream.last_request is None
+        stream.last_request = way
 
     def _request_given_up_by(self, first: Hop) -> OpenWay | None:
         """The last request of a client that closed its connection when it made the one of a request.
