@@ -70,7 +70,7 @@ class WayConnection(msgspec.Struct, eq=False):
         """A request on a late connection has its reply."""
         self.in_step = self.in_step or self.last_asked is asked
 
-    def given(self, hop: Hop) -> tuple[Hop, bool] | None:
+    def request_answered_by(self, hop: Hop) -> tuple[Hop, bool] | None:
         """The request that was passed on over the connection of a reply, and whether that is certain.
 
         Its envelope tells which, or the numbers and ids in both. If they do not, it is one of several with the same

@@ -5,15 +5,35 @@ Theory
 
 A *way* is what happened to one request, job or publication. Its *legs* are messages. A message is *held* at the host
 that took it, until the host passes it on or answers it. For each message that a host sends, this module looks for the
-message of which it comes, by the strongest evidence that there is:
+message of which it comes: one that the host took before. The first evidence that fits joins the two.
 
-1. *envelope*: the frames of a held message, with the routing id of its connection in front or without it
-   (:mod:`~zmtpsniff.analysis.ways.envelopes`); or the answer on the same connection, which the patterns have paired.
-2. *body*: the same octets, passed on in the same order: publications, jobs.
-3. *correlation*: a number or id that one held message alone has, and the new one, too.
-4. *order*: the host holds one request only, or takes turns. That is never certain.
+*Requests and replies* share connections, so the order of the questions also tells one from the other:
 
-A message without any of these begins a way. What comes later may show that it was a piece of another one.
+1. Has a REQ been given a request by its broker? Then its next message is the reply: a REQ must answer before it says
+   anything else. Certain, unless octets of the connection are missing.
+2. Does an *envelope* show that a broker passed a held message on (:mod:`~zmtpsniff.analysis.ways.envelopes`)? Certain
+   once one connection alone can have the routing id, and no message that the capture lacks can be the original.
+3. Does a broker give work to a REQ, and nothing tells yet which request that is? Then it begins a way; the routing id
+   may show later of which way that is a piece.
+4. Is it the reply to a request on its own connection? Certain where the patterns have paired the two by the rules of
+   the sockets. Else the envelope, or an id that both have, tells which request it answers.
+5. Is it a reply without such a request: one more part of a reply, or the reply to a request before the capture?
+6. Else it is a request. A service may send it for another request that it works on (*correlation*, *process*,
+   *order*: :mod:`~zmtpsniff.analysis.ways.lanes`). If not, it begins a way.
+
+*Jobs* are joined by equal octets (*body*), then by an id that one held message alone has (*correlation*), then as
+replies that a PUSH gives (:mod:`~zmtpsniff.analysis.ways.pushed_replies`). *Publications* are joined by equal octets:
+to the copy that a proxy took, else to the first copy that the publisher sent; then by an id to the request that they
+are about.
+
+A message without any of these begins a way. A way goes through these states:
+
+- *open*: legs are added. The way may become a part of another one (``OpenWay.take_over()``), and is over then.
+- *finished*: its request is answered, or it has waited long enough; or there are too many ways, or too many octets in
+  them. ``pop_finished()`` gives it once, and ``record()`` makes its record before the next call.
+- *forgotten*: with the call after that. Its messages join no others any more.
+
+Invariants: each message has one way. A message comes of an earlier one only. No guess replaces a join that is certain.
 """
 
 from collections import OrderedDict, deque
@@ -54,23 +74,24 @@ from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnection
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
-_WAYS = 65_536  # that are open; the oldest is told as it is
-_OCTETS = 64 << 20  # of the messages of those
-_GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
-_GIVEN_UP = 16  # clients on one host that have closed their connections to one server
-_SERVED = 4096  # pairs of a host with such clients and a server
-_APART_NS = 20_000_000  # of several that close about then, any may be the one that connects next
-_PROBE = [b""]  # ZMQ_PROBE_ROUTER
-_HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
+_WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
+_OCTETS = 64 << 20  # of the messages of open ways
+_GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
+_GIVEN_UP = 16  # requests in vain that are remembered of the clients of one host that closed connections to one server
+_SERVED = 4096  # such pairs of a host and a server
+_APART_NS = 20_000_000  # of clients that close within this time, any may be the one that connects next
+_PROBE = [b""]  # the message of ZMQ_PROBE_ROUTER
+_HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})  # commands of Majordomo
 
 
 class Ways:
-    """Takes all events of a capture in batches, and gives the ways in the order of their beginnings."""
+    """Takes all events of a capture in batches, and returns the ways that are finished."""
 
     def __init__(self, mark: Callable[[Message], Any] | None = None, *, in_order: bool = True) -> None:
-        """``mark`` gives each message a mark. A way none of whose marks is true has no record. None: all have one.
+        """``mark`` chooses: only a way with a message for which it returns something true has a record.
 
-        With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
+        Without ``mark``, all ways have one. With ``in_order`` the ways come in the order of their beginnings, else each
+        request as soon as it is answered.
         """
         self._mark = mark
         self._dossiers = Dossiers()
@@ -83,22 +104,22 @@ class Ways:
         self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes, self._pushed)
         self.programs = Programs()
         self.endings = Endings(self.programs)
-        # By flow, packet and part: those that may be answered on their connection.
-        self._hops: dict[tuple[int, int, int], Hop] = {}
-        # By host and envelope: those that a broker passed on over a connection that has ended since.
+        # By flow, packet and part: messages that may be answered on their connection.
+        self._answerable: dict[tuple[int, int, int], Hop] = {}
+        # By host and envelope: requests that a broker passed on over a connection that has ended since.
         self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
-        self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
-        self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # in the order of their beginnings
+        self._dispatched: dict[int, Hop] = {}  # by connection: the last request that a broker passed on over it
+        self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # open ones, in the order of their beginnings
         self._octets = 0  # of the messages of open ways, and of those that came and went since they were counted
-        self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
-        self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
+        self._oldest: OpenWay | None = None  # the first of the open ways; None if that has to be looked up
+        self._due_ns = 0  # the oldest is not finished before, unless it becomes a part of another one
         self._in_order = in_order
-        self._answered: list[OpenWay] = []
-        self._popped: list[OpenWay] = []  # the last time
+        self._answered: list[OpenWay] = []  # finished since the last call of pop_finished()
+        self._popped: list[OpenWay] = []  # returned by the last call
         self._first_copies = FirstCopies()
         # By the client's host and the server: the last requests of clients that closed their connections.
         self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
-        self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
+        self.jumps = ForwardJumps()  # of the clock of the capture; all times in here are without them
         self._now_ns = 0
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
@@ -107,19 +128,19 @@ class Ways:
         self.connections.acknowledge(acknowledgments)
 
     def attempt(self, attempt: Attempt) -> None:
-        """As a witness: no way begins before there is a connection."""
+        """Ignore an attempt: no way begins before there is a connection."""
 
     def stall(self, stall: Stall) -> None:
-        """As a witness: the ways themselves show who waited."""
+        """Ignore a stall: the ways themselves show who waited."""
 
     def pause(self, pause: Pause) -> None:
-        """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
+        """A connection was silent for a while, and perhaps sent octets again then that the network had lost."""
         self.connections.pause(pause)
 
     def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
-        """Look at a batch of all events. Returns the ways that are known to be over.
+        """Follow a batch of events of all types. Return the ways that are finished.
 
-        With a mark for each message, none of the messages may be in columns.
+        If messages are chosen by ``mark``, none may be in columns.
         """
         if self.jumps:
             events = retimed(events, self.jumps.steady)
@@ -140,7 +161,7 @@ class Ways:
         return self.pop_finished()
 
     def see_announcement(self, event: Greeting | Command) -> None:
-        """A side of a connection says what it is."""
+        """A side of a connection announces its socket type, and perhaps its identity."""
         dossier = self._dossiers.at(event)
         known = len(dossier.types)
         dossier.learn(event)
@@ -162,8 +183,8 @@ class Ways:
                 connection.has_gap = True
 
     def end_connection(self, event: Connection) -> None:
-        """A connection is over."""
-        connection = self.connections.end(event.flow, event.client.address)
+        """A connection is over whose messages came here."""
+        connection = self.end_unfollowed(event)
         self._dossiers.pop(event.flow)
         if connection is not None and event.end in ("fin", "rst"):
             connection.shared.closed_ns = event.end_ns
@@ -173,25 +194,25 @@ class Ways:
                 self._lanes.end(event.flow, stream.src_host, event.end_ns)
                 if stream.last_request is not None and not stream.last_request.first.answered:
                     self._given_up.at((stream.src_host, stream.last_request.first.dst)).append(stream.last_request)
-        self._jobs.pop(event.flow, None)
-        self._envelopes.ids.forget(event.flow)
-        self.programs.end(event.client.address)
-        self.endings.pass_time(event.end_ns)
+        self.stop_following(event.flow)
 
     def stop_following(self, flow: int) -> None:
-        """The messages of a connection do not come here any more, until connect() is called again."""
+        """The messages of a connection do not come here any more, until connections.connect() is called again."""
         self.connections.pop(flow, None)
-        self._jobs.pop(flow, None)
+        self._dispatched.pop(flow, None)
         self._envelopes.ids.forget(flow)
 
-    def end_unfollowed(self, event: Connection) -> None:
-        """A connection is over whose messages did not come here, or not all of them."""
+    def end_unfollowed(self, event: Connection) -> WayConnection | None:
+        """A connection is over. Return it if some of its messages came here."""
         self.programs.end(event.client.address)
-        self.connections.end(event.flow, event.client.address)
         self.endings.pass_time(event.end_ns)
+        return self.connections.end(event.flow, event.client.address)
 
     def _hold_again(self, connection: WayConnection) -> None:
-        """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
+        """Hold again what had no reply on a connection that is over.
+
+        Its receiver may answer on another connection. Its sender may pass the same on to another receiver.
+        """
         for stream in connection.streams.values():
             for hop in stream.unanswered:
                 self._orphans[stream.dst_host, envelope_of(hop)] = hop
@@ -201,7 +222,7 @@ class Ways:
                     self._held.add(before)
 
     def _is_due(self) -> bool:
-        """Whether a way may be over."""
+        """Whether pop_finished() may find a finished way: a quick test for each batch."""
         oldest = self._oldest
         return (
             oldest is None
@@ -213,7 +234,7 @@ class Ways:
         )
 
     def _make_room(self) -> list[OpenWay]:
-        """Close the oldest ways if the messages of all are too long together, whatever more may come of them."""
+        """Close the oldest ways, as they are, until the messages of the others take little enough memory."""
         closed: list[OpenWay] = []
         if self._octets > _OCTETS:
             self._octets = sum(way.octets for way in self._ways)
@@ -228,16 +249,16 @@ class Ways:
         return closed
 
     def pop_finished(self) -> list[OpenWay]:
-        """The ways of which no more will come; each is returned once, and has its record before the next call."""
+        """Return the ways to which no more legs come, each once. The caller makes its record before the next call."""
         if self.connections.process_of is not None:
             self.connections.learn_processes(self._now_ns)
         if not self._is_due():
             return []
         self.endings.pass_time(self._now_ns)
         for way in self._popped:
-            way.earlier = None  # else each way of a client would keep all those before it
+            way.earlier = None  # else each way of a client would keep all those before it in memory
             for hop in way.hops:
-                if hop.tokens_:  # somebody asked for them
+                if hop.tokens_:  # only tokens that were looked up stand in tables
                     self._correlation.forget(hop)
                     self._lanes.forget(hop)
                     self._pushed.forget(hop)
@@ -264,12 +285,12 @@ class Ways:
         return found
 
     def _set_back(self, now_ns: int) -> None:
-        """The clock was set back to ``now_ns``: nobody knows how long the open ways have waited."""
+        """The clock was set back to ``now_ns``: the times of open ways do not tell any more how long these waited."""
         self._now_ns, self._oldest = now_ns, None
         self.endings.set_back(now_ns)
 
     def finish(self, now_ns: int = 0) -> list[OpenWay]:
-        """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
+        """Return the ways that are left. The capture is over, at ``now_ns`` or with the last event."""
         self._lanes.finish()
         left = self._answered + self.open_ways(now_ns)
         self._answered = []
@@ -277,26 +298,28 @@ class Ways:
         return left
 
     def open_ways(self, now_ns: int) -> list[OpenWay]:
-        """It is ``now_ns``: the ways that are not over. Who has the message of one then may pass it on later."""
+        """Return the ways that are open at ``now_ns``. They stay open: legs may still come."""
         self._now_ns = later(self._now_ns, now_ns or self._now_ns)
         self.endings.pass_time(self._now_ns)
         return [way for way in self._ways if not way.is_over]
 
     def record(self, way: OpenWay) -> Way | None:
-        """The record of a way that is over; None if no mark wants it.
+        """The record of a finished way; None if its marks do not choose it, or if it is no request at all.
 
-        A jump of the clock lies before or behind it, never inside: nothing of it waited for so long.
+        Its times are those of the capture again. A jump of the clock lies before or behind a way, never inside:
+        no message waited for so long.
         """
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
         if way.kind == "request" and (way.is_signal or way.may_need_no_reply):
             return None
         if way.is_first:
-            way.earlier = self._request_given_up_by(way.first)
+            way.earlier = self._request_given_up_before(way.first)
         record = self.endings.record(way)
         return moved(record, self.jumps.captured(record.time_ns) - record.time_ns) if self.jumps else record
 
     def _close(self, way: OpenWay) -> None:
+        """Finish a way: take its messages out of all tables by which others could be joined to them."""
         way.is_over = True
         self._ways.pop(way, None)
         first = way.first
@@ -306,7 +329,7 @@ class Ways:
                 self._held.remove(hop)
             if not hop.answered:
                 hop.stream.unanswered.pop(hop, None)
-            self._hops.pop((hop.flow, hop.packet, hop.part), None)
+            self._answerable.pop((hop.flow, hop.packet, hop.part), None)
             if way.kind == "publication":
                 hop.body_ = hop.body
             hop.frames = ()  # nothing can be joined to this message any more
@@ -314,11 +337,11 @@ class Ways:
     # ------------------------------------------------------------------ messages
 
     def take_message(self, event: Message) -> None:
-        """Find the way of a message."""
+        """Join a message to the one of which it comes, or begin a way with it."""
         frames = event.frames
         if not frames:
             return  # the capture lacks all of it
-        # That a PUSH deals out its jobs is sure; other types that are inferred may be guesses.
+        # An inferred type may be a guess, but for a PUSH: it shows by dealing its messages out to its peers in turns.
         is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
         kind = event.socket_type if is_known else None
         stream = self.connections.stream(event.flow, event.src, event.dst, kind)
@@ -341,42 +364,43 @@ class Ways:
         self,
         batch: MessageBatch,
         wanted: Container[int] | None = None,
-        tell: Callable[[list[OpenWay]], None] | None = None,
+        take_finished: Callable[[list[OpenWay]], None] | None = None,
     ) -> None:
-        """Find the ways of the messages of a batch, perhaps of some connections alone; they have no marks.
+        """The same for the messages of a batch, perhaps for those of the ``wanted`` connections alone; without marks.
 
-        ``tell`` is told of the ways that are over meanwhile.
+        ``take_finished`` gets the ways that are finished meanwhile.
         """
         unpack_time, row_size, rows, first_packet = ROW.unpack_from, ROW.size, batch.rows, batch.first_packet
         sides = [side if wanted is None or side.flow in wanted else None for side in batch.senders]
         streams: list[Stream | None] = [None] * len(sides)
         base, bodies = batch.bodies()
         self._octets += sum(map(len, bodies))
-        before = flow = -1
+        last_row = flow = -1
         packet = time_ns = 0
         for row, sender, part, first, count, request_part, offset, request in PAIR.iter_unpack(batch.columns):
             side = sides[sender]
             if side is None:
                 continue
             if side.flow != flow:
-                if tell is not None and self._is_due():
-                    tell(self.pop_finished())
+                if take_finished is not None and self._is_due():
+                    take_finished(self.pop_finished())
                 flow = side.flow
             stream = streams[sender]
             if stream is None:
                 stream = streams[sender] = self.connections.stream(flow, side.src, side.dst, side.socket_type)
-            if row != before:
-                before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
+            if row != last_row:
+                last_row, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             frames = bodies[first - base : first - base + count]
             hop = Hop(side.src, side.dst, flow, packet, time_ns, part, stream, frames, offset)
             self._find_way(hop, request, request_part)
-        if tell is not None:
-            tell(self.pop_finished())
+        if take_finished is not None:
+            take_finished(self.pop_finished())
 
     def _find_way(self, hop: Hop, request: int, request_part: int, *, is_idle: bool = False) -> None:
-        """Find the way of a message, which answers the one of packet ``request`` if that is not 0.
+        """Join a message, or begin a way with it.
 
-        ``is_idle``: it is for a broker alone, and has no way.
+        The patterns know that it answers part ``request_part`` of packet ``request``, if that is not 0. With
+        ``is_idle`` it is between a broker and its worker alone, and has no way.
         """
         stream, sends, time_ns = hop.stream, hop.stream.sends, hop.time_ns
         if time_ns > self._now_ns:
@@ -389,7 +413,7 @@ class Ways:
             stream.receipts.expect(hop)
         if sends == "request":
             if is_idle or hop.frames == _PROBE:
-                return  # heartbeats of an application, ZMQ_PROBE_ROUTER
+                return  # it asks for nothing
             self._join_request_or_reply(hop, request, request_part)
         elif sends == "publication":
             hop.topic = hop.frames[0]
@@ -397,7 +421,7 @@ class Ways:
         elif sends == "job":
             self._join_job(hop)
         else:
-            return  # a subscription in an odd form
+            return  # a subscriber sent it to its publisher, in a form that is no subscription
         self.programs.send(hop)
         if hop.reply and not self._in_order:
             way = hop.way
@@ -406,12 +430,12 @@ class Ways:
                 self._answered.append(way)
 
     def _may_be_passed_back(self, first: Hop) -> bool:
-        """Whether a broker sent a request with the envelope of another one, and may pass the reply back."""
+        """Whether a broker sent a request with the envelope of one that nobody saw, and may pass its reply back."""
         frames = first.frames
         return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.src].longest_relay_ns >= 0
 
     def _join_publication(self, hop: Hop) -> None:
-        """A publication, or a copy that a proxy passes on."""
+        """A publication: join it to the one that a proxy took, and passes on here, if there is one."""
         flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options and not self._first_copies.is_one_more(hop, options[0].time_ns):
@@ -424,7 +448,7 @@ class Ways:
         self._held.add(hop)
 
     def _likely_original(self, options: Sequence[Hop], hop: Hop) -> Hop:
-        """The one of several equal messages that a message is a copy of; the oldest, as far as that is not known."""
+        """The one of several equal messages that a program passes on here; the oldest, if nothing shows which."""
         if len(options) == 1:
             return options[0]
         before = self.programs.likely(options, hop)
@@ -432,10 +456,11 @@ class Ways:
         return before
 
     def _is_of_same_program(self, hop: Hop, related: Hop) -> bool:
-        """Whether the program that sends a message took the one with its id, too.
+        """Whether the program that sends a message took the ``related`` one, which has the same id.
 
-        On the loopback interface all programs have one address, and others may know the id as well: who sent that
-        message, or who has it for its name. Only time shows that all come from one socket.
+        On the loopback interface all programs have one address, and other programs know the id as well: the sender of
+        that message, or one that has the id for its name. There, only many messages show it: if all of them are related
+        to messages of one socket.
         """
         if not is_loopback(hop.src) or (hop.stream.knows_sender and related.stream.knows_receiver):
             return True
@@ -443,7 +468,7 @@ class Ways:
         return hop.stream.is_proven
 
     def _begin_publication(self, hop: Hop) -> None:
-        """A publication of its publisher. What it sent to another subscriber before is the same publication."""
+        """A publication that no proxy passes on: one more copy of what the publisher sent before, or a new one."""
         first = self._first_copies.first_of(hop)
         if first is not None:
             first.way.join_copy(hop, first)
@@ -455,7 +480,7 @@ class Ways:
             self._open(OpenWay.begin("publication", hop))
 
     def _join_job(self, hop: Hop) -> None:
-        """A job that is pushed, or the result of one."""
+        """A PUSH sends a job that is passed on, the result of one, or the reply to a request; else it is new."""
         alike = [one for one in self._equal.before(hop) if one.stream.dst_kind == "PULL"]
         if alike:
             before = self._likely_original(alike, hop)
@@ -471,6 +496,7 @@ class Ways:
         self._correlation.add(hop)
 
     def _pass_job_on(self, hop: Hop, before: Hop, joined: Joined, *, is_certain: bool) -> None:
+        """A program passes a job on, or sends its result."""
         is_new, before.is_passed_on = not before.is_passed_on, True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
@@ -478,7 +504,7 @@ class Ways:
             self.programs.pass_job_on(before)
 
     def _answer_pushed(self, hop: Hop, asked: dict[Hop, bool]) -> None:
-        """A pushed message has the replies to requests: it is a leg of the way of each."""
+        """A pushed message has the replies to the requests ``asked``: it is a leg of the way of each."""
         for place, (request, is_certain) in enumerate(asked.items()):
             way = request.way
             self.programs[request.dst].is_parallel |= len(asked) > 1
@@ -490,113 +516,128 @@ class Ways:
                 self._answered.append(way)
 
     def _join_request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
-        job = self._jobs.get(hop.flow)
-        asked = self._hops.get((hop.flow, request, request_part)) if request else None
-        if job is not None and job.stream.dst_kind == "REQ" and self._is_result_of(hop, job):
-            self._join_reply(hop, job, is_certain=asked is job or not self.connections[hop.flow].has_gap)
+        """Ask the six questions of the theory above, in their order.
+
+        ``dispatched`` is the last request that a broker passed on over this connection, ``paired`` the request that the
+        message answers by the patterns.
+        """
+        dispatched = self._dispatched.get(hop.flow)
+        paired = self._answerable.get((hop.flow, request, request_part)) if request else None
+        is_for_req = hop.stream.dst_kind == "REQ"
+        if dispatched is not None and dispatched.stream.dst_kind == "REQ" and self._is_result_of(hop, dispatched):
+            self._join_reply(hop, dispatched, is_certain=paired is dispatched or not self.connections[hop.flow].has_gap)
         else:
-            join = self._envelopes.find(hop, asked)
+            join = self._envelopes.find(hop, paired)
             is_certain = join is not None and not join.before.is_ambiguous and self._excludes_unseen_original(hop, join)
-            if asked is not None:
-                self._note_asker(hop.stream, asked)
+            if paired is not None:
+                self._note_asker(hop.stream, paired)
             if self._envelopes.has_learnt:
-                for piece, its_join in self._envelopes.settled():
-                    self._join_waiting_leg(piece, its_join)
+                for waiting, its_join in self._envelopes.settled():
+                    self._join_waiting_leg(waiting, its_join)
             if join is not None:
-                self._join_relayed(hop, join, asked, is_certain=is_certain)
-            elif hop.is_work or (
-                hop.stream.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))
-            ):
-                self._begin_dispatched(hop, asked)
-            elif (found := self._request_answered_by(hop, asked)) is not None:
+                self._join_relayed(hop, join, paired, is_certain=is_certain)
+            elif hop.is_work or (is_for_req and (dispatched is not None or self._envelopes.is_passed_on(hop))):
+                self._begin_dispatched(hop, paired)
+            elif (found := self._request_answered_by(hop, paired)) is not None:
                 self._join_reply(hop, found[0], is_certain=found[1])
-            elif not self._join_reply_unpaired(hop, job, is_paired=request > 0):
+            elif not self._join_unpaired_reply(hop, dispatched, is_paired=request > 0):
                 self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
         if not hop.reply and not hop.is_signal:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
-        self._hops[hop.flow, hop.packet, hop.part] = hop
+        self._answerable[hop.flow, hop.packet, hop.part] = hop
 
-    def _is_result_of(self, hop: Hop, job: Hop) -> bool:
-        """Whether a message answers the request that a REQ worked on: it is the next one that this sends.
+    def _is_result_of(self, hop: Hop, dispatched: Hop) -> bool:
+        """Whether a message is the reply of a REQ to the request that its broker gave it: the next that the REQ sends.
 
-        If octets of the connection are missing, that one may be, and another request with it.
+        If octets of the connection are missing, the next one may be missing. Then the envelope must show it.
         """
-        if job.dst != hop.src or job.answered:
+        if dispatched.dst != hop.src or dispatched.answered:
             return False
-        return not self.connections[hop.flow].has_gap or job.routing_id in hop.frames[:-1]
+        return not self.connections[hop.flow].has_gap or dispatched.routing_id in hop.frames[:-1]
 
-    def _note_asker(self, stream: Stream, asked: Hop) -> None:
-        """A request has its reply, so the host that got it asks others, perhaps for requests that it takes."""
+    def _note_asker(self, stream: Stream, paired: Hop) -> None:
+        """A request got its reply, so the receiver of the reply asks others, perhaps for requests that it takes."""
         if stream.is_late:
-            self.connections[asked.flow].see_answer(asked)
+            self.connections[paired.flow].see_answer(paired)
             self._lanes.add_service(stream.dst_host)
         elif stream.has_ids and stream.dst_kind == "ROUTER":
             self._lanes.add_service(stream.dst_host, is_scheduler=True)
 
-    def _join_relayed(self, hop: Hop, join: Join, asked: Hop | None, *, is_certain: bool) -> None:
-        """A broker passes a message on, perhaps the reply to ``asked``."""
-        if asked is not None and join.is_back and asked.way is not join.before.way:
-            self._put_before_reply(asked, join.before.way)
+    def _join_relayed(self, hop: Hop, join: Join, paired: Hop | None, *, is_certain: bool) -> None:
+        """A broker passes a message on, perhaps the reply to ``paired``."""
+        if paired is not None and join.is_back and paired.way is not join.before.way:
+            self._put_before_reply(paired, join.before.way)
         self._join_by_envelope(hop, join, is_certain=is_certain)
-        if asked is not None and not asked.answered:
-            asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
+        if paired is not None and not paired.answered:
+            paired.note_answer()  # by a reply whose origin is not known; or it was a READY, which asks for this work
 
-    def _begin_dispatched(self, hop: Hop, asked: Hop | None) -> None:
-        """A broker gives more work: a request that the capture lacks, or of which nobody knows yet which one it is."""
+    def _begin_dispatched(self, hop: Hop, paired: Hop | None) -> None:
+        """A broker gives a worker a request that the capture lacks, or that the routing id does not identify yet.
+
+        If it is ``paired``, that was the READY of the worker.
+        """
         hop.measure_envelope()
         if hop.is_work:
             hop.routing_id = hop.frames[1]
-            if asked is not None and not asked.answered:
-                asked.note_answer()  # it asked for this work
+            if paired is not None and not paired.answered:
+                paired.note_answer()
         self._drop_ready_message(hop)
-        if hop.stream.dst_kind != "REQ":  # it may work on several
+        if hop.stream.dst_kind != "REQ":  # the worker may have several requests at once
             hop.stream.unanswered[hop] = None
-        self._jobs[hop.flow] = hop
+        self._dispatched[hop.flow] = hop
         self._open(OpenWay.begin("request", hop))
 
-    def _request_answered_by(self, hop: Hop, asked: Hop | None) -> tuple[Hop, bool] | None:
-        """The request that a message answers, and whether that is certain; ``asked`` is the one that patterns know."""
-        if asked is not None and not asked.answered:
-            return asked, True
-        orphan, given = self._orphan_answered_by(hop), self.connections[hop.flow].given(hop)
+    def _request_answered_by(self, hop: Hop, paired: Hop | None) -> tuple[Hop, bool] | None:
+        """The request that a message answers, and whether that is certain; None if there is none.
+
+        It is the one that patterns have ``paired`` with it; else one that a broker passed on over this connection; else
+        one that it passed on over a connection of the worker that has ended.
+        """
+        if paired is not None and not paired.answered:
+            return paired, True
+        orphan, given = self._orphan_answered_by(hop), self.connections[hop.flow].request_answered_by(hop)
         if orphan is None:
             return given
-        if given is None or not hop.tokens.isdisjoint(orphan.tokens - given[0].tokens):  # the reply names it
+        if given is None or not hop.tokens.isdisjoint(orphan.tokens - given[0].tokens):  # only the orphan has its id
             return orphan, self._excludes_unseen_request(hop, orphan)
         return given[0], given[1] and not hop.tokens.isdisjoint(given[0].tokens)
 
-    def _join_reply_unpaired(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
-        """Whether a message is a reply though no request waits for it; then it has a way.
+    def _join_unpaired_reply(self, hop: Hop, dispatched: Hop | None, *, is_paired: bool) -> bool:
+        """If a message is a reply, though no request waits for one: join it, or begin a way with it. Return whether.
 
-        ``job`` is the last request that a broker passed on over the connection. ``is_paired``: patterns know a request.
+        With ``is_paired`` the patterns have a request for it, which did not come here.
         """
-        if job is not None and self._is_further_reply(hop, job):
-            is_sure = job.is_only_unanswered and self._excludes_unseen_request(hop, job)
-            job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
+        if dispatched is not None and self._is_further_reply(hop, dispatched):
+            is_sure = dispatched.is_only_unanswered and self._excludes_unseen_request(hop, dispatched)
+            dispatched.way.add(hop, dispatched, "envelope", certain=is_sure, reply=True)
         elif (reply := self._equal.readdressed(hop)) is not None:
             reply.is_passed_on = True
             reply.way.add(hop, reply, "body", certain=False, reply=True)
             self._note_answered_by(hop)
         elif not hop.stream.is_late and (is_paired or hop.stream.src_kind == "REP"):
-            hop.reply = True  # to a request that came before anybody followed this connection
+            hop.reply = True  # to a request that was sent before this connection was followed
             self._open(OpenWay.begin("request", hop))
         return hop.reply
 
-    def _is_further_reply(self, hop: Hop, job: Hop) -> bool:
-        """Whether it is one more part of the answer, or the answer to a request before with the same envelope."""
-        if job.stream.dst_kind == "REQ" or job.dst != hop.src:  # a REQ is given more work before it says more
+    def _is_further_reply(self, hop: Hop, dispatched: Hop) -> bool:
+        """Whether it is one more part of a reply, or the reply to an earlier request with the same envelope.
+
+        A REQ sends no more parts: it gets more work before it sends its next message.
+        """
+        if dispatched.stream.dst_kind == "REQ" or dispatched.dst != hop.src:
             return False
-        return not (hop.stream.is_late or self.connections[hop.flow].has_gap) and job.routing_id in hop.frames[:-1]
+        is_blind = hop.stream.is_late or self.connections[hop.flow].has_gap
+        return not is_blind and dispatched.routing_id in hop.frames[:-1]
 
     def _excludes_unseen_request(self, reply: Hop, asked: Hop) -> bool:
-        """Whether a reply answers no other request with the same envelope, which the capture lacks."""
+        """Whether no request that the capture lacks can be the one that a reply with this envelope answers."""
         return self.endings.sees_all or not reply.tokens.isdisjoint(asked.tokens)
 
     def _excludes_unseen_original(self, hop: Hop, join: Join) -> bool:
-        """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
+        """Whether no message that the capture lacks can be the one that a broker passed on as ``hop``."""
         if self.endings.sees_all or not self.endings.is_blind(join.before):
             if not (hop.stream if join.is_back else join.before.stream).is_late:
                 return True
@@ -606,7 +647,7 @@ class Ways:
         return len(hop.tokens) > 0
 
     def _orphan_answered_by(self, hop: Hop) -> Hop | None:
-        """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
+        """The request with the envelope of a reply, if its connection has ended: a worker answers on its next one."""
         if not self._orphans or len(hop.frames) < 2:
             return None
         key = hop.stream.src_host, envelope_of(hop)
@@ -617,7 +658,7 @@ class Ways:
         return orphan
 
     def _join_by_envelope(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
-        """A broker passes a message on."""
+        """A broker passes a message on: a request to a worker or the next broker, or a reply back to the asker."""
         before = join.before
         before.is_passed_on = True
         self._held.pass_on(before, hop)
@@ -628,13 +669,13 @@ class Ways:
             return
         hop.measure_envelope()
         self._note_dispatch(hop, join.routing_id)
-        self._jobs[hop.flow] = hop
+        self._dispatched[hop.flow] = hop
         if hop.stream.dst_kind == "REQ":
             self._drop_ready_message(hop)
 
     @staticmethod
     def _note_dispatch(hop: Hop, routing_id: Octets) -> None:
-        """A broker gives a request to its peer, whose reply has the routing id of who asked."""
+        """Remember a request that a broker gave to a peer. The reply of the peer will have the same routing id."""
         shared = hop.stream.shared
         if hop.depth < shared.depth or not shared.depth:
             shared.depth = hop.depth
@@ -643,7 +684,7 @@ class Ways:
         hop.stream.unanswered[hop] = None
 
     def _join_waiting_leg(self, hop: Hop, join: Join) -> None:
-        """The way that begins with this message is a piece of another one."""
+        """A leg that waited for its routing id has its place: the way that it began is a piece of another one."""
         join.before.is_passed_on = True
         self._held.remove(join.before)
         if hop.way is not join.before.way and hop is hop.way.first:
@@ -654,17 +695,17 @@ class Ways:
                 self._note_dispatch(hop, join.routing_id)
 
     def _put_before_reply(self, asked: Hop, way: OpenWay) -> None:
-        """Make a way a piece of the way of a request, since its last message most likely led to the reply.
+        """Make a way a piece of the way of the request ``asked``: its last message most likely led to the reply.
 
-        If a capture begins late, messages of several connections may come here out of order: that of a broker before
-        the request that it passes on.
+        If a capture begins late, messages of several connections may come here out of order: the one that a broker
+        sent before the request that it passes on.
         """
         if way is not asked.way and not asked.is_passed_on and self._envelopes.can_pass_on(way.first, asked):
             asked.is_passed_on = True
             asked.way.take_over(way, asked, "envelope", certain=False)
 
     def _drop_ready_message(self, job: Hop) -> None:
-        """A broker gives a request to a REQ: what that one said before, READY, is no request."""
+        """A broker gives a request to a REQ: the REQ sent READY before, which is no request. Drop the way of that."""
         for way in reversed(self._ways):
             first = way.first
             if first.flow == job.flow and first.stream.src_kind == "REQ" and len(way.hops) == 1:
@@ -674,20 +715,20 @@ class Ways:
             if way.last_ns < job.time_ns - _GRACE_NS:
                 return
 
-    def _join_reply(self, hop: Hop, asked: Hop, *, is_certain: bool = True) -> None:
-        """The receiver of a request answers on the same connection."""
+    def _join_reply(self, hop: Hop, asked: Hop, *, is_certain: bool) -> None:
+        """The receiver of the request ``asked`` answers on the same connection, perhaps after it asked others."""
         asked.stream.shared.uses_delimiter |= asked.depth > 0
         asked.note_answer()
         self._held.remove(asked)
         way = asked.way
-        inner = self._lanes.join_answer(asked, hop)
-        if inner is not None:
-            way.add(hop, inner.before, inner.joined, certain=inner.is_certain, reply=True)
+        after_others = self._lanes.join_answer(asked, hop)
+        if after_others is not None:
+            way.add(hop, after_others.before, after_others.joined, certain=after_others.is_certain, reply=True)
         else:
             way.add(hop, asked, "envelope", certain=is_certain, reply=True)
 
     def _note_answered_by(self, reply: Hop) -> None:
-        """A reply passes a broker: the request of the same way on its connection is answered."""
+        """A broker passes a reply back: the request of the same way on that connection is answered."""
         for one in reply.way.hops:
             if one.flow == reply.flow and one.src == reply.dst and not one.answered:
                 one.note_answer()
@@ -695,49 +736,46 @@ class Ways:
                 return
 
     def _join_request(self, hop: Hop) -> None:
-        """A request that nobody passes on: it begins a way, or a service needs it for another request."""
+        """A request that no broker passes on: a service sends it for another request, or it begins a way."""
         way = OpenWay.begin("request", hop)
         hop.measure_envelope()
         stream = hop.stream
-        stream.shared.has_ready_worker |= (
-            stream.src_kind == "REQ" and not stream.own_requests.asked and says_ready(hop.frames)
-        )
-        if hop.is_signal:  # unless it is passed on
+        is_from_req = stream.src_kind == "REQ"
+        stream.shared.has_ready_worker |= is_from_req and not stream.own_requests.asked and says_ready(hop.frames)
+        if hop.is_signal:  # it becomes a request only if somebody passes it on
             self._open(way)
             return
-        if not hop.stream.src_kind and (job := self._correlation.find(hop)) is not None:
-            self._pass_job_on(hop, job, "correlation", is_certain=False)  # the PUSH that sends it is not known as one
+        if not stream.src_kind and (job := self._correlation.find(hop)) is not None:
+            self._pass_job_on(hop, job, "correlation", is_certain=False)  # its sender is a PUSH, as nothing else shows
             return
         self.connections[hop.flow].see_request(hop)
-        if hop.stream.src_kind == "DEALER":
-            self._lanes.add_service(hop.stream.src_host)
-        is_ready = stream.src_kind == "REQ" and stream.shared.has_ready_worker  # it asks for work, as before perhaps
-        outer = None if is_ready else self._lanes.join_question(way)
-        if outer is not None:
-            outer.before.way.add(hop, outer.before, outer.joined, certain=outer.is_certain)
+        if stream.src_kind == "DEALER":
+            self._lanes.add_service(stream.src_host)
+        asks_for_work = is_from_req and stream.shared.has_ready_worker
+        cause = None if asks_for_work else self._lanes.join_question(way)
+        if cause is not None:
+            cause.before.way.add(hop, cause.before, cause.joined, certain=cause.is_certain)
             return
         hop.note_request()
         self._open(way)
-        self._note_retry(way)
+        if is_from_req:
+            self._note_retry(way)
 
     def _note_retry(self, way: OpenWay) -> None:
-        """A client that asks again gave up the request before."""
-        first = way.first
-        stream = first.stream
-        if stream.src_kind != "REQ":
-            return
-        if stream.last_request is not None:
-            stream.last_request.again_ns = first.time_ns
+        """Link a request of a REQ with the one before on its connection: the REQ may have given that up."""
+        stream = way.first.stream
         way.earlier, way.is_first = stream.last_request, stream.last_request is None
+        if way.earlier is not None:
+            way.earlier.again_ns = way.first.time_ns
         stream.last_request = way
 
-    def _request_given_up_by(self, first: Hop) -> OpenWay | None:
-        """The last request of a client that closed its connection when it made the one of a request.
+    def _request_given_up_before(self, first: Hop) -> OpenWay | None:
+        """The request that a client gave up when it closed its connection, and made a new one for ``first``.
 
-        None if there is none, or if several clients on its host closed one about then.
+        None if no client on its host closed a connection to this server, or if several did at about the same time.
         """
         given_up = self._given_up.get((first.stream.src_host, first.dst), deque[OpenWay]())
-        by_ns = first.stream.connected_ns + _APART_NS  # a socket that is closed may last a little longer
+        by_ns = first.stream.connected_ns + _APART_NS  # the kernel may close the old connection a little later
         others = [way for way in given_up if way.first.time_ns < first.time_ns]
         closed = sorted((_closed_ns(way), place) for place, way in enumerate(others) if _closed_ns(way) <= by_ns)
         if not closed or (len(closed) > 1 and closed[-2][0] > closed[-1][0] - _APART_NS):
@@ -747,14 +785,15 @@ class Ways:
         return way
 
     def _open(self, way: OpenWay) -> None:
+        """A message begins a way: nothing joins it to an earlier one."""
         self._ways[way] = None
 
 
 def _closed_ns(way: OpenWay) -> int:
-    """When the connection over which a way begins was closed; 0 if it was not."""
+    """When the connection over which a way begins was closed; 0 if it is open."""
     return way.first.stream.shared.closed_ns or 0
 
 
 def _is_housekeeping(payload: Payload) -> bool:
-    """Whether a message is of a broker and its worker alone (7/MDP, 18/MDP)."""
+    """Whether a message is between a broker of Majordomo and its worker alone (7/MDP, 18/MDP)."""
     return payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
