@@ -9,7 +9,7 @@ CORRUPT = "capture-corrupt"
 
 
 class DamageError(Exception):
-    """A chain of chunks cannot go on. All chunks before are good."""
+    """The next chunk of a chain is not usable. All chunks before are good."""
 
     def __init__(self, code: str, detail: str) -> None:
         """``code`` is a problem code, ``detail`` says what is wrong, without the name of the file."""

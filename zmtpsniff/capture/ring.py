@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class FileRing(NamedTuple):
-    """When to go on with another file, and how many files to keep; None for no limit."""
+    """When to begin another file, and how many files to keep; None for no limit."""
 
     octets: int | None = None  # no file becomes larger, unless by its only packet
     duration_ns: int | None = None  # from the first packet of a file to its last, by their own times

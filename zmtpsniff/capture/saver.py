@@ -1,4 +1,4 @@
-"""Saving packets to a pcapng file, or to a ring of them, while they go on to be dissected."""
+"""Saves packets to a pcapng file, or to a ring of files, while they are dissected, too."""
 
 import contextlib
 import os

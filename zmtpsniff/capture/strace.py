@@ -195,7 +195,7 @@ class _Calls:
             self._servers[server] = None
 
     def _exit(self, thread: int, time_ns: int) -> list[Packet]:
-        """A thread is gone. If no other thread used a socket of it, the socket is gone, too."""
+        """A thread is gone. So are its sockets, unless another thread used them."""
         found = []
         for key, stream in list(self._streams.items()):
             if thread in stream.users:

@@ -17,7 +17,7 @@ _TRACED = re.compile(r"pid-(\d+):\d+")  # the end of a program under strace (net
 
 @dataclass(slots=True)
 class _Asked:
-    """A connection that is open, and what is known of it."""
+    """An open connection with its facts."""
 
     since: float
     is_sought: bool = False  # the helper has not looked for it yet

@@ -9,13 +9,13 @@ _CORRELATION_OCTETS = 4  # of the number in front of the delimiter, with ZMQ_REQ
 
 
 def whole_frames(message: Message) -> list[bytes] | None:
-    """The frames of a message; None if the capture lacks some of it."""
+    """The frames of a message; None if the capture lacks some octets."""
     frames = [frame for frame in message.frames if isinstance(frame, bytes)]
     return None if message.incomplete or len(frames) != len(message.frames) or not frames else frames
 
 
 def has_correlation(frames: Sequence[bytes]) -> bool:
-    """Whether a REQ socket numbered this request of it."""
+    """Whether a REQ socket has numbered its request (ZMQ_REQ_CORRELATE)."""
     return len(frames) > 1 and len(frames[0]) == _CORRELATION_OCTETS and frames[1] == b""
 
 

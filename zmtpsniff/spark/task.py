@@ -43,7 +43,7 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 
 class TaskError(SparkError):
-    """A task cannot go on where it runs. Spark tries it again, and reports the last one's text."""
+    """A task cannot run where it is. Spark tries it again, and reports the text of the last try."""
 
 
 class TaskOutcome(msgspec.Struct, frozen=True):

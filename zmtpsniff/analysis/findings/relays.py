@@ -315,7 +315,7 @@ class Relays(Inquiry):
         """Whether a program answers, and nobody knows whether it asked others for that: perhaps it always does."""
         taken = one.taken
         may_ask = taken.stream.is_late and self._hosts.may_pass_on(taken.dst) and not self.passes_on(taken.dst)
-        return may_ask or self._ways.endings.hides(one)
+        return may_ask or self._ways.endings.may_hide_others(one)
 
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
         """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""

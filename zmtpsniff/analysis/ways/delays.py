@@ -1,5 +1,8 @@
 """How long each place had the message of a way, and what it did meanwhile.
 
+Theory
+------
+
 From the moment a message arrives at a program until the program passes it on, or answers it, three things can happen.
 The program works on it (*inside*). It works on others, which came before (*queue*): a program that has one thread sends
 the others first, so the last message of another way that it sent shows until when. Or the peer to which the message
@@ -22,16 +25,18 @@ _WHATS: tuple[What, ...] = ("inside", "queue", "network")
 
 
 class Passage(msgspec.Struct, gc=False):
-    """The time that a program had a message."""
+    """The time from a message that a program took to the one that it sent then, in four parts."""
 
     taken: Hop
     passed: Hop
-    queue_ns: int
-    inside_ns: int
-    away_ns: int
-    network_ns: int
-    resent_ns: int = 0  # of these, until TCP sent the message again
-    dropped: Hop | None = None  # a worker had closed its connection with this in hand, and the program answered for it
+    queue_ns: int  # the program worked on others
+    inside_ns: int  # the program worked on this one
+    away_ns: int  # the next peer was not there
+    network_ns: int  # packets were on their way
+    resent_ns: int = 0  # the part of network_ns until TCP sent the message again
+    dropped: Hop | None = (
+        None  # a worker closed its connection with this in hand, and the program answered in its place
+    )
 
     @property
     def at(self) -> str:
@@ -40,14 +45,17 @@ class Passage(msgspec.Struct, gc=False):
 
 
 def passages(way: OpenWay) -> Iterator[Passage]:
-    """The times that programs had the message of a way, in their order."""
+    """The passages of a way, in the order of its legs. Publications about a request have none."""
     for hop in way.hops:
         if hop.before is not None and not hop.is_side_publication:
             yield _passage(hop.before, hop)
 
 
 def _passage(before: Hop, hop: Hop) -> Passage:
-    """The time between a message and the next one of its way."""
+    """The passage between a message and the next one of its way.
+
+    The parts are taken off in this order, each from the time that is left: network, away, queue; the rest is inside.
+    """
     taken_ns = before.time_ns
     left_ns = hop.time_ns - taken_ns
     if left_ns <= 0:
@@ -72,7 +80,7 @@ def _passage(before: Hop, hop: Hop) -> Passage:
 
 
 def _dropped(taken: Hop, answer: Hop) -> Hop | None:
-    """The message that a program had passed on to a peer that closed its connection before it replied, if any."""
+    """The message that a program had passed on to a peer that closed its connection without a reply; else None."""
     for one in taken.way.hops:
         if one.before is taken and one is not answer and one.is_dropped(answer.time_ns):
             return one
@@ -80,7 +88,7 @@ def _dropped(taken: Hop, answer: Hop) -> Hop | None:
 
 
 def _resent_ns(taken: Hop, until_ns: int) -> int:
-    """How long after a message TCP sent it again, or octets before it."""
+    """How long after a message TCP sent that again, or octets in front; 0 if it did not."""
     taken_ns = taken.time_ns
     for offset, time_ns in reversed(taken.stream.resent):
         if time_ns <= taken_ns:
@@ -91,8 +99,11 @@ def _resent_ns(taken: Hop, until_ns: int) -> int:
 
 
 def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
-    """Where most of the time of a way went, until it was answered; None if it has one leg."""
-    last: dict[Hop, Hop] = {}  # by message that was passed on: the one as which it went on for the last time
+    """The place that had the message of a way for longest, until then; None if the way has one leg.
+
+    Where a message was passed on several times, the last time counts: the place still had it in hand until then.
+    """
+    last: dict[Hop, Hop] = {}  # by message: the last one that came of it
     for hop in way.hops:
         if hop.before is not None and hop.time_ns <= until_ns and not hop.is_side_publication:
             last[hop.before] = hop
@@ -104,10 +115,10 @@ def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
         at = before.dst
         spent[at] = spent.get(at, 0) + (length_ns if length_ns > 0 else 0)
     at = max(spent, key=spent.__getitem__)
-    there = [_passage(before, hop) for before, hop in last.items() if before.dst == at]
+    its_passages = [_passage(before, hop) for before, hop in last.items() if before.dst == at]
     parts = [
-        sum([one.inside_ns for one in there]),
-        sum([one.queue_ns + one.away_ns for one in there]),
-        sum([one.network_ns for one in there]),
+        sum([one.inside_ns for one in its_passages]),
+        sum([one.queue_ns + one.away_ns for one in its_passages]),
+        sum([one.network_ns for one in its_passages]),
     ]
     return Slowest(at, spent[at], _WHATS[parts.index(max(parts))])

@@ -1,4 +1,26 @@
-"""Where and why a way ended, and its record."""
+"""Where and why a way ended, and its record.
+
+Theory
+------
+
+A way that goes no further ends at the receiver of its last message. Three things can be true then: the capture lacks
+the rest, the message was to go no further, or it was lost. Only the third is a fault. So the first two are ruled out
+before anything is said, and each exclusion that is not safe counts as if it held:
+
+1. *The message never arrived*: TCP sent it again and again, and nobody acknowledged it: ``not-taken``.
+2. *The end is the goal*: the reply has come back to the first sender, or a publication has its subscriber, or a message
+   may need no reply.
+3. *The capture may lack the rest*: octets of the receiver's host are missing, or a later message came before this one.
+4. *The receiver closed the connection* while it had the message: ``closed``.
+5. *The message is a reply*: its receiver is a broker. The asker had closed (``reply-to-nobody``), or the broker did not
+   pass the reply back (``reply-not-forwarded``). A request whose asker closed before it can have had a reply is
+   ``reply-to-nobody``, too.
+6. *The capture ended* before the receiver had had four times as long as it ever took: ``capture-ended``.
+7. Else the receiver has the message, and did nothing with it. It is a service if it never passed anything on, or
+   answered some itself: ``not-answered``. Else it is a broker: ``not-forwarded``.
+
+A way that went on may have *dead ends*, too: questions of a service that got no reply, though the service answered.
+"""
 
 from collections.abc import Iterator
 
@@ -8,12 +30,12 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way, Why
 
-_RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
+_RECENT_NS = 1_000_000_000  # so short before the end of the capture, a worker may not have answered yet
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
-_LONGER = 4
-_MUCH_DISORDER = 10  # messages
-_COPIES = 2  # that came after a pause, beside the first
-_AGAIN_NS = 10_000_000_000  # a client asks again so soon
+_LONGER = 4  # so many times the longest time that a program ever took, it may take once more
+_MUCH_DISORDER = 10  # so many messages that came behind later ones are no exceptions
+_COPIES = 2  # so often must TCP send octets again that never arrived
+_AGAIN_NS = 10_000_000_000  # a client that gives a request up asks again within this time
 
 
 class Endings:
@@ -22,19 +44,19 @@ class Endings:
     def __init__(self, programs: Programs) -> None:
         """``programs`` has the sockets of each program."""
         self._programs = programs
-        self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
-        self._gaps: set[str] = set()  # those of them for which a connection has a hole
+        self._blind: set[str] = set()  # hosts of which the capture may lack messages
+        self._gaps: set[str] = set()  # those of them with a connection that lacks octets in the middle
         self._is_blind = False  # packets of any host may be missing
-        self._until_ns = 0
+        self._until_ns = 0  # the time up to which the capture has come
         self.sees_all = True  # the capture lacks nothing
-        self._overtaken = 0  # messages that stand behind later ones, though it lacks nothing
+        self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
         self._is_disordered = False
-        self.knows_acknowledged = False  # whether legs say when they were acknowledged
+        self.knows_acknowledged = False  # legs say when they were acknowledged
 
     def blind(self, *hosts: str, has_gap: bool = True) -> None:
-        """The capture may lack messages between these hosts, or of any host if none is given.
+        """The capture may lack messages of these hosts, or of any host if none is given.
 
-        Without ``has_gap`` it only lacks where a connection begins.
+        Without ``has_gap`` it only lacks the beginning of a connection.
         """
         self.sees_all = False
         self._blind.update(hosts)
@@ -44,7 +66,7 @@ class Endings:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether many packets are out of order: a message may stand behind what its receiver made of it."""
+        """Whether many packets are out of order, so a message may come behind the next leg of its way."""
         return self._is_disordered or self._overtaken >= _MUCH_DISORDER
 
     def overtake(self, hop: Hop) -> None:
@@ -53,7 +75,7 @@ class Endings:
         self._overtaken += self.sees_all
 
     def disorder(self) -> None:
-        """Another part knows that the packets are out of order."""
+        """A problem says that the packets are out of order, or that clocks differ."""
         self._is_disordered = True
 
     def is_blind(self, hop: Hop) -> bool:
@@ -61,14 +83,14 @@ class Endings:
         return not self.sees_all and (self._is_blind or host_of(hop.dst) in self._blind)
 
     def has_gap(self, address: str) -> bool:
-        """Whether the capture lacks octets of the host of a socket, other than before it found its connections."""
+        """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
         return self._is_blind or host_of(address) in self._gaps
 
-    def hides(self, one: Passage) -> bool:
-        """Whether a program answers what it would pass on, and nobody knows whether it passed that on.
+    def may_hide_others(self, one: Passage) -> bool:
+        """Whether a program may have waited for others in the time of a passage, which then is not its own time.
 
-        It asked others meanwhile, perhaps for this; or the capture may lack those whom it asked. If the capture lacks
-        the beginning of the connection, a leg in between may not have been recognised.
+        It asked others meanwhile, perhaps for this. Or it usually passes messages on, answered this one itself, and the
+        capture may lack whom it asked: octets are missing there, or the beginning of the connection.
         """
         if one.passed.sender_may_have_waited:
             return True
@@ -87,7 +109,7 @@ class Endings:
         self._until_ns = now_ns
 
     def may_go_on(self, way: OpenWay) -> bool:
-        """Whether somebody has the message of a way, and has not passed it on or answered yet."""
+        """Whether a program still has the message of a way in hand, so that more legs may come much later."""
         if way.kind == "publication":
             return False
         if way.kind == "request":
@@ -95,7 +117,7 @@ class Endings:
         return self._programs[way.hops[-1].dst].longest_relay_ns >= 0
 
     def record(self, way: OpenWay) -> Way:
-        """The record of a way."""
+        """Make the record of a way."""
         legs = [hop.leg for hop in way.hops]
         if way.kind == "publication":
             legs.sort(key=lambda leg: leg.time_ns)
@@ -112,28 +134,31 @@ class Endings:
             None if way.kind != "request" else is_answered and not self._is_unreached(answer),
             self._slowest(way, answer),
             self.ended(way),
-            self._asked_before(way),
+            self._given_up_before(way),
         )
 
     def _slowest(self, way: OpenWay, answer: Hop | None) -> Slowest | None:
-        """Where most of the time went; None if nobody passed it on, or if that may be where the capture is blind."""
-        if len(way.hops) == 1 or self._hides(way):
+        """Where most of the time went; None if that may be a place that the capture does not show."""
+        if len(way.hops) == 1:
+            return None
+        may_hide = not self.sees_all or any(hop.sender_may_have_waited for hop in way.hops)
+        if may_hide and any(map(self.may_hide_others, passages(way))):
             return None
         return slowest(way, way.last_ns if answer is None else answer.time_ns)
 
-    def _hides(self, way: OpenWay) -> bool:
-        may_hide = not self.sees_all or any(hop.sender_may_have_waited for hop in way.hops)
-        return may_hide and any(map(self.hides, passages(way)))
-
     def is_out_of_sight(self, way: OpenWay) -> bool:
-        """Whether a request got no reply, and goes to where the capture may lack connections."""
+        """Whether a request got no reply, and may have been passed on over a connection that the capture lacks."""
         last = way.last
         if way.may_need_no_reply or self._until_ns - last.time_ns < _RECENT_NS:
             return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
-        """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
+        """Whether a request may have a reply that is not joined to it, or may need none.
+
+        The capture may lack the reply: octets are missing, or the beginning of the connection. Or a message to the
+        asker may be the reply, though nothing joins the two.
+        """
         first = way.first
         if self.has_gap(first.dst) or not first.may_expect_reply or first.answered:
             return True
@@ -141,8 +166,8 @@ class Endings:
             return True
         return len(way.hops) > 1 and way.hops[1].reply  # as it is not answered, the first is a reply, too
 
-    def _asked_before(self, way: OpenWay) -> Leg | None:
-        """The first leg of the request that its client gave up, and asks again with this one."""
+    def _given_up_before(self, way: OpenWay) -> Leg | None:
+        """The first leg of the request that its client gave up, and sends again with this one, if there is one."""
         earlier = way.earlier
         if earlier is None:
             return None
@@ -155,7 +180,7 @@ class Endings:
         return last.leg if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
-        """How long the first sender of a way has waited, and whether it gave up then: it asked again, or closed."""
+        """How long the first sender of a way has waited, and whether it gave up: it asked again, or closed."""
         first = way.first
         gave_up_ns = way.again_ns or first.stream.shared.closed_ns or 0
         return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
@@ -163,20 +188,19 @@ class Endings:
     # ------------------------------------------------------------------ where it ended
 
     def ended(self, way: OpenWay) -> Terminus | None:
-        """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
+        """Where and why a way went no further; None if it has reached its goal, or the capture may lack the rest."""
         last = way.last
         if way.kind != "publication" and self._is_unreached(last):
             return Terminus(last.dst, "not-taken")
-        # As nearly always; as a reply, or as a message that its id alone joins.
-        is_back = last.flow == way.first.flow and last.dst == way.first.src
+        is_back = last.flow == way.first.flow and last.dst == way.first.src  # as a reply, or by its id alone
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
         tells = last.stream.src_kind == "DEALER" or first.stream.pushed_forms is not None or first.stream.has_ids
         if way.kind == "request" and (way.may_need_no_reply or (tells and not first.may_expect_reply)):
-            return None  # it may have told something, and be where it was to go
+            return None  # it may need no reply
         if last.reply and way.hops[1].reply:
-            return None  # it goes back to who asked before the capture
+            return None  # the first message is a reply, too: its request came before the capture
         due = self._waiting_for(way, last) if last.reply else [last]
         if way.is_reassigned or last.is_guess or any(hop.may_be_answered for hop in due):
             return None
@@ -186,7 +210,7 @@ class Endings:
         return None if why is None else Terminus(last.dst, why)
 
     def dead_ends(self, way: OpenWay) -> Iterator[tuple[Hop, Why]]:
-        """The questions of services that got no reply, though the request got one: the last leg of each, and why."""
+        """The questions of services that got no reply, though the request itself did: the last leg of each, and why."""
         if way.kind != "request" or not way.first.answered:
             return
         for question in way.hops:
@@ -205,10 +229,10 @@ class Endings:
     def _may_go_unseen(self, way: OpenWay, last: Hop) -> bool:
         """Whether the capture may lack where a message went on.
 
-        A reply goes back on the connection of its request. So the capture has it if it has others of that connection,
-        and if the frames of that were not found before those of the reply.
+        A reply goes back on the connection of its request. So the capture has the next leg of a reply if it has replies
+        on that connection.
         """
-        if last.is_overtaken:  # perhaps it went on in a message that came here before it
+        if last.is_overtaken:  # perhaps its receiver passed it on in a message that came here before it
             return True
         if not last.reply or not self.is_blind(last):
             return self.is_blind(last)
@@ -216,9 +240,9 @@ class Endings:
         return self.has_gap(last.dst) or not waiting or not waiting[-1].stream.own_requests.answered
 
     def _is_unreached(self, hop: Hop | None) -> bool:
-        """Whether a message never arrived: its sender sent it again and again, and nobody acknowledged it.
+        """Whether a message never arrived: TCP sent it again and again, and nobody acknowledged it.
 
-        If it came once only, the capture may lack the acknowledgment.
+        Of octets that were sent once only, the capture may lack the acknowledgment.
         """
         return (
             hop is not None
@@ -230,12 +254,16 @@ class Endings:
         )
 
     def _why(self, way: OpenWay, last: Hop) -> Why | None:
+        """Why the receiver of the last message did nothing with it; None if that is as it should be.
+
+        These are the points 4 to 7 of the theory above.
+        """
         program = self._programs[last.dst]
         longest_ns = None if program.longest_relay_ns < 0 else program.longest_relay_ns
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on or last.number < program.since):
-            return None  # it has arrived; or it came before the first job that the program passed on
+            return None  # a worker has it, and may have no result to send; or it came before the first that went on
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
-        if not last.reply:  # others may have been before it in a queue
+        if not last.reply:  # it may wait in a queue behind others that the program answers
             patience_ns = max(patience_ns, _LONGER * program.longest_reply_ns)
         closed_ns, closer = last.stream.shared.closed_ns, last.stream.shared.closer
         closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None
@@ -251,7 +279,7 @@ class Endings:
 
     @staticmethod
     def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:
-        """The messages that its receiver has taken for a reply, and not answered."""
+        """The requests of a way to which the receiver of a reply should pass it back: it has not answered them."""
         host = reply.stream.dst_host
         return [hop for hop in way.hops if not (hop.reply or hop.answered) and hop.stream.dst_host == host]
 

@@ -10,12 +10,23 @@ way back the ROUTER takes the id off: the next leg of a reply is the end of the 
 connection that it goes to. A message may also name its receiver in its first frame: then a broker with ROUTERs on both
 sides puts the id of the sender in the place of that name.
 
-The wire does not say which connection has which id, unless the peer chose it (the property Identity). But a
-connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. What came over it
-keeps that id when it is over: a client that asks again on a new connection has another one. So whichever
-connections can have sent a message with an id are those that may have the id; the first message that one connection
-alone can have sent tells it for good. Until then the legs with that id wait: they are the beginning of a piece of a
-way, whose place is found later.
+The wire does not say which connection has which id, unless the peer chose it (the property Identity). Two rules find
+it out: a connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. A client
+that asks again on a new connection has a new id; what came over the old one keeps the old id.
+
+So an id goes through these states:
+
+- *possible*: several connections may have it, since each sent a message that fits. Each further message with the id
+  leaves only those connections that fit it, too. Legs with the id wait; each begins a way of its own meanwhile.
+- *known*: one connection alone fits, or its peer announced the id. It stays known. Now the legs that waited find their
+  places: ``settled()`` gives them, and the way that each began becomes a piece of another one.
+- *past*: the connection is over. A broker may still hold messages that came over it.
+
+A join is certain if the id is known, and if no other message fits as well (``Hop.is_ambiguous``). Where a reply fits
+one connection only, by several ids, its leg does not wait: it takes the most likely place, and that is ambiguous.
+
+Invariant: no two connections that last have one id at a ROUTER; what a capture lacks may break that, so an id that
+``learn()`` gets again replaces the one before.
 """
 
 from collections import deque
@@ -30,26 +41,26 @@ from zmtpsniff.analysis.dossier import is_own_id
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
-_ALIKE = 1024  # messages with the same last frame
+_ALIKE = 1024  # held messages with the same last frame
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
-_WAITING = 1024  # legs whose id nobody knows yet
-_PAST = 4096  # connections that are over, whose ids are remembered
-_POSSIBLE = 65_536  # ids of which several connections may have each
+_WAITING = 1024  # legs that wait for their id to be known
+_PAST = 4096  # ids that are remembered of connections that are over
+_POSSIBLE = 65_536  # ids that several connections may have
 
 
 class Join(msgspec.Struct, gc=False):
-    """The message that another one passes on, or may pass on."""
+    """A message that another one passes on, or may pass on, and how that is known."""
 
     before: Hop
     routing_id: Octets
-    is_back: bool  # the reply passes the ROUTER on its way back
-    flow: int  # the connection with the id: a request came on it, a reply goes on it
-    is_whole: bool  # all frames are the same but those in front, so that it is more likely than another one
-    is_known: bool  # that the connection has the id
+    is_back: bool  # a reply on its way back, whose id the ROUTER takes off
+    flow: int  # the connection with the id: the request came on it, or the reply goes on it
+    is_whole: bool  # all frames behind the id are the same, so it is more likely than a join that is not
+    is_known: bool  # it is known that the connection has the id
 
 
 class _WaitingLeg(NamedTuple):
-    """A leg whose id several connections may have, with the messages that it may pass on."""
+    """A leg whose id several connections may have, with the joins of which one is right."""
 
     hop: Hop
     routing_id: Octets
@@ -57,15 +68,15 @@ class _WaitingLeg(NamedTuple):
 
 
 class HeldMessages(dict[int, list[Hop]]):
-    """Messages that hosts have taken and may pass on, by the hash of their last frame; the oldest first."""
+    """Messages that hosts have taken and may pass on: by the hash of their last frame, the oldest first."""
 
     def __init__(self) -> None:
         """Start without any."""
         super().__init__()
-        self._mixed: set[int] = set()  # frames that came on several connections
+        self._mixed: set[int] = set()  # hashes of last frames that came on several connections
 
     def add(self, hop: Hop) -> None:
-        """A host has taken a message."""
+        """A host has taken a message, and holds it from now on."""
         key = hop.held_as = hash(hop.frames[-1])
         hops = self.get(key)
         if hops is None:
@@ -78,9 +89,9 @@ class HeldMessages(dict[int, list[Hop]]):
             self.remove(hops[0])
 
     def on_other_connections(self, last: Octets, flow: int) -> Iterator[Hop]:
-        """Those with a last frame that came on other connections.
+        """The held messages with this last frame that came on other connections than ``flow``.
 
-        It costs little where one sender says the same all the time.
+        Where one sender says the same all the time, the answer is empty at once: none of its messages is looked at.
         """
         key = hash(last)
         hops = self.get(key)
@@ -89,7 +100,7 @@ class HeldMessages(dict[int, list[Hop]]):
         return (hop for hop in hops if hop.flow != flow)
 
     def pass_on(self, before: Hop, hop: Hop) -> None:
-        """The host has passed a message on with the same last frame, and the next one has it."""
+        """The host has passed a message on as ``hop``, with the same last frame: the next host holds it."""
         key = before.held_as
         if key is not None and len(self[key]) == 1:
             self[key][0], hop.held_as, before.held_as = hop, key, None
@@ -98,7 +109,7 @@ class HeldMessages(dict[int, list[Hop]]):
             self.add(hop)
 
     def remove(self, hop: Hop) -> None:
-        """The host has passed a message on, or answered it, or its way is over."""
+        """The host holds a message no longer: it is passed on, or answered, or its way is over."""
         key, hop.held_as = hop.held_as, None
         if key is None:
             return
@@ -111,16 +122,19 @@ class HeldMessages(dict[int, list[Hop]]):
 
 
 class RoutingIds(dict[tuple[int, str], Octets]):
-    """The id of a connection at a ROUTER, by both, as far as it is known. Between two ROUTERs it has one at each."""
+    """The routing ids that are known, by connection and the address of the ROUTER.
+
+    A connection between two ROUTERs has an id at each of them.
+    """
 
     def __init__(self) -> None:
-        """Start without knowing any."""
+        """Start without any."""
         super().__init__()
-        self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
-        self._routers: dict[int, list[str]] = {}  # by connection: those at which its id is known
-        self._past: Ledger[tuple[int, str], Octets] = Ledger(limit=_PAST)  # of connections that are over
-        self._missed: set[int] = set()  # the capture lacks what they announced
-        # By the host and the id: the connections that may have it.
+        self._flows: dict[tuple[str, Octets], int] = {}  # the reverse: connections by ROUTER and id
+        self._routers: dict[int, list[str]] = {}  # by connection: the ROUTERs at which its id is known
+        self._past: Ledger[tuple[int, str], Octets] = Ledger(limit=_PAST)  # those of connections that are over
+        self._missed: set[int] = set()  # connections of which the capture lacks what the peers announced
+        # By the host of the ROUTER and the id: the connections that may have it.
         self._possible: Ledger[tuple[str, Octets], set[int]] = Ledger(limit=_POSSIBLE)
 
     def learn(self, flow: int, router: str, routing_id: Octets) -> None:
@@ -135,7 +149,7 @@ class RoutingIds(dict[tuple[int, str], Octets]):
         self._missed.add(flow)
 
     def forget(self, flow: int) -> None:
-        """The connection is over."""
+        """A connection is over: its ids are past."""
         self._missed.discard(flow)
         for router in self._routers.pop(flow, ()):
             routing_id = self._past[flow, router] = self.pop((flow, router))
@@ -143,20 +157,24 @@ class RoutingIds(dict[tuple[int, str], Octets]):
                 del self._flows[router, routing_id]
 
     def of(self, flow: int, router: str) -> Octets | None:
-        """The id of a connection at a ROUTER. It may be over: a broker may still hold what came over it."""
+        """The id of a connection at a ROUTER, also if the connection is over; None if it is not known."""
         key = (flow, router)
         routing_id = self.get(key)
         return self._past.get(key) if routing_id is None and self._past else routing_id
 
     def narrow(self, host: str, routing_id: Octets, flows: set[int]) -> set[int]:
-        """The connections that may have an id at this host, now that it is one of ``flows`` that has it."""
+        """Of the connections ``flows``, one has this id at the host: return those of them that still may."""
         place = (host, routing_id)
         left = flows & (self._possible.pop(place, flows) or flows)
         self._possible[place] = left
         return left
 
-    def among(self, ids: Sequence[Octets], flow: int, router: str) -> Octets | None:
-        """The first of some ids that a connection can have whose id is not known; None if it can have none of them."""
+    def first_possible(self, ids: Sequence[Octets], flow: int, router: str) -> Octets | None:
+        """The first of these ids that a connection can have at a ROUTER; None if it can have none of them.
+
+        It can have an id that a ROUTER makes up, unless another connection has it. If the capture lacks what the peer
+        announced, it can have a single one of any form.
+        """
         for routing_id in ids:
             if (is_own_id(routing_id) or (flow in self._missed and len(ids) == 1)) and self._flows.get(
                 (router, routing_id), flow
@@ -166,21 +184,21 @@ class RoutingIds(dict[tuple[int, str], Octets]):
 
 
 class Envelopes:
-    """Finds the message that a message of a request or a reply passes on."""
+    """Finds the held message that a request or a reply passes on."""
 
     def __init__(self, held: HeldMessages) -> None:
         """``held`` has the messages that may be passed on."""
         self.ids = RoutingIds()
         self._held = held
         self._waiting: deque[_WaitingLeg] = deque(maxlen=_WAITING)
-        self._guessed: list[tuple[Hop, Join]] = []  # legs that waited, and their most likely places
-        self.has_learnt = False  # or guessed, since the last look at those that wait
+        self._guessed: list[tuple[Hop, Join]] = []  # legs that waited, and got their most likely places
+        self.has_learnt = False  # settled() may find something
 
-    def find(self, hop: Hop, asked: Hop | None) -> Join | None:
-        """The message that another one passes on. None if there is nothing, or if several connections may have its id.
+    def find(self, hop: Hop, paired: Hop | None) -> Join | None:
+        """The message that ``hop`` passes on. None if there is none, or if several connections may have its id.
 
-        ``asked`` is the request on the same connection that it answers, if that is known. A REP only answers, so it
-        passes nothing on, though its answer may end as a request does.
+        ``paired`` is the request that it answers by the patterns, if there is one. A REP only answers: it passes
+        nothing on, even if its reply looks like a request that it took.
         """
         if hop.stream.src_kind == "REP":
             return None
@@ -199,11 +217,11 @@ class Envelopes:
             options = [one for one in options if one.is_whole] or options
         if not options:
             return None
-        if asked is not None and len(options) > 1:
-            options = [one for one in options if not one.is_back or self._may_answer(one.before, asked)] or options
+        if paired is not None and len(options) > 1:
+            options = [one for one in options if not one.is_back or self._may_answer(one.before, paired)] or options
         known = [one for one in options if one.is_known]
         if known:
-            return self._settle(hop, known)
+            return self._choose(hop, known)
         flows = {one.flow for one in options}
         ids = {one.routing_id for one in options}
         if len(ids) == 1:
@@ -213,7 +231,7 @@ class Envelopes:
                 options = [one for one in options if one.flow in flows]
                 left = [one for one in options if not self._is_claimed(one)]
                 if left:
-                    return self._settle(hop, left)
+                    return self._choose(hop, left)
                 self._learn(hop, options[0])
                 return None
             self._waiting.append(_WaitingLeg(hop, routing_id, options))
@@ -221,17 +239,21 @@ class Envelopes:
         return self._guess(hop, options) if len(flows) == 1 else None
 
     def is_passed_on(self, hop: Hop) -> bool:
-        """Whether the message that find() took last passes on a request, though nobody knows which one yet."""
+        """Whether the message that find() took last passes a request on, and waits to learn which one."""
         if not self._waiting or self._waiting[-1].hop is not hop:
             return False
         return not any(one.is_back for one in self._waiting[-1].options)
 
     def can_pass_on(self, hop: Hop, before: Hop) -> bool:
-        """Whether a message may be an earlier one with the id of its connection in front, or without it."""
+        """Whether a message may be the earlier one, passed on: with the id of its connection in front, or without."""
         return self._option(hop, before) is not None
 
     def _option(self, hop: Hop, before: Hop) -> Join | None:
-        """The message before, if this one may pass it on, with the id that the connection would have."""
+        """The join of a message to an earlier one, with the id that the connection would have; None if it is none.
+
+        A request has more frames than the one before, with the id in front. A reply has fewer, without it. As many
+        frames have the two if a name of the receiver stood where the id of the sender stands.
+        """
         frames = hop.frames
         extra = len(frames) - len(before.frames)
         if before.flow == hop.flow or before.time_ns > hop.time_ns or before.stream.sends != "request":
@@ -251,24 +273,24 @@ class Envelopes:
         if is_whole:
             ids = longer[extra - 1 : extra]
         elif all(frame in longer for frame in _envelope(shorter)):
-            ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
+            ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes the frames in between
         else:
-            return None  # another one has the same body
+            return None  # it is another message with the same body
         known = self.ids.of(flow, router)
-        routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
+        routing_id = self.ids.first_possible(ids, flow, router) if known is None else known if known in ids else None
         return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
 
     def _readdressed(self, hop: Hop, before: Hop) -> Join | None:
-        """The message before, if this one is the same from its sender to the peer that its first frame named.
+        """The join of a message that a broker with ROUTERs on both sides sends on, with another first frame.
 
-        A ROUTER takes it, and sends it with the id of the sender where that of the receiver stood.
+        The sender put the id of the receiver there, and the broker the id of the sender in its place.
         """
         frames, sent = hop.frames, before.frames
         is_routed = hop.stream.src_kind == before.stream.dst_kind == "ROUTER"
         if not is_routed or len(frames) < 2 or frames[1:] != sent[1:]:
             return None
-        sender = self.ids.of(before.flow, before.dst) or self.ids.among(frames[:1], before.flow, before.dst)
-        receiver = self.ids.of(hop.flow, hop.src) or self.ids.among(sent[:1], hop.flow, hop.src)
+        sender = self.ids.of(before.flow, before.dst) or self.ids.first_possible(frames[:1], before.flow, before.dst)
+        receiver = self.ids.of(hop.flow, hop.src) or self.ids.first_possible(sent[:1], hop.flow, hop.src)
         if sender != frames[0] or receiver != sent[0]:
             return None
         if before.reply:
@@ -276,18 +298,18 @@ class Envelopes:
         return Join(before, sender, False, before.flow, True, (before.flow, before.dst) in self.ids)
 
     def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
-        """The messages that this one may pass on, each with the id that the connection would have.
+        """The possible joins of a message to those ``alike``, which have the same last frame.
 
-        A broker with several addresses takes messages at one and sends them from another. So messages of other hosts
-        count if there is none of the same; of these the ones with the fewest frames in between.
+        Those that its host took come first. A broker with several addresses takes messages at one and sends them from
+        another: so if its host took none, others count, and of these the ones with the fewest frames more or less.
         """
-        here = [one for before in alike if _is_there(before, hop) and (one := self._option(hop, before)) is not None]
+        here = [one for before in alike if _sender_took(before, hop) and (one := self._option(hop, before)) is not None]
         if here:
             return here
         on_other_connections: list[Join] = []
         least = 0
         for before in alike:
-            one = None if _is_there(before, hop) else self._option(hop, before)
+            one = None if _sender_took(before, hop) else self._option(hop, before)
             if one is None:
                 continue
             extra = abs(len(hop.frames) - len(before.frames))
@@ -298,76 +320,80 @@ class Envelopes:
                 on_other_connections.append(one)
         return on_other_connections
 
-    def _settle(self, hop: Hop, options: list[Join]) -> Join:
+    def _choose(self, hop: Hop, options: list[Join]) -> Join:
+        """Choose one of several joins: that to the oldest message, or to the newest if the others seem dropped.
+
+        A choice makes all of these messages ambiguous. It still proves the id if all of them have the same.
+        """
         join = options[0]
         if hop.time_ns - join.before.time_ns > _DROPPED_NS:
-            join = options[-1]  # those before it were dropped
-        # Two messages may have one id. But where the message is in doubt because of the ids, its id is, too.
+            join = options[-1]
         proves_id = not join.before.is_ambiguous and all(one.routing_id == join.routing_id for one in options)
         if len(options) > 1:
             for one in options:
-                one.before.is_ambiguous = True  # whichever is left
+                one.before.is_ambiguous = True
         if proves_id and self.ids.get((join.flow, _router(hop, join))) != join.routing_id:
             self._learn(hop, join)
         return join
 
     def _learn(self, hop: Hop, join: Join) -> None:
+        """The id of a connection is known now: legs that wait may have their places."""
         self.ids.learn(join.flow, _router(hop, join), join.routing_id)
         self.has_learnt = True
 
     def _is_claimed(self, join: Join) -> bool:
-        """Whether an earlier message that waits passes the same one on, now that the id is known."""
+        """Whether an earlier leg that waits passes the same message on, as it turns out now that the id is known."""
         return any(
-            piece.routing_id == join.routing_id and any(one.before is join.before for one in piece.options)
-            for piece in self._waiting
-            if piece.hop is piece.hop.way.first
+            leg.routing_id == join.routing_id and any(one.before is join.before for one in leg.options)
+            for leg in self._waiting
+            if leg.hop is leg.hop.way.first
         )
 
     def _guess(self, hop: Hop, options: list[Join]) -> Join:
-        """Take one of several replies, each with the id of a connection that may be the one of ``hop``.
+        """Choose one of several replies with different ids: any of these may be the id of the connection of ``hop``.
 
-        The request of that reply begins a piece, too. Its place is as doubtful, and so is that of each piece that may
-        have been the one instead.
+        The request of that reply may be a leg that waits. It gets its place from that, which is as ambiguous, and so
+        are the places of other legs that may have had it.
         """
-        join = self._settle(hop, options)
+        join = self._choose(hop, options)
         first = join.before.way.first
-        for piece in self._waiting:
-            mine = [one for one in piece.options if one.flow == join.flow]
-            for one in piece.options if mine else ():
+        for leg in self._waiting:
+            same_flow = [one for one in leg.options if one.flow == join.flow]
+            for one in leg.options if same_flow else ():
                 one.before.is_ambiguous = True
-            if mine and piece.hop is first:
-                self._guessed.append((piece.hop, mine[0]))
+            if same_flow and leg.hop is first:
+                self._guessed.append((leg.hop, same_flow[0]))
                 self.has_learnt = True
         return join
 
-    def _may_answer(self, reply: Hop, asked: Hop) -> bool:
+    def _may_answer(self, reply: Hop, request: Hop) -> bool:
         """Whether a reply that a broker took can be the one to this request."""
         first = reply.way.first
-        return reply.way is asked.way or any(
-            piece.hop is first and any(one.before is asked for one in piece.options) for piece in self._waiting
+        return reply.way is request.way or any(
+            leg.hop is first and any(one.before is request for one in leg.options) for leg in self._waiting
         )
 
     def settled(self) -> Iterator[tuple[Hop, Join]]:
-        """Legs that waited, and whose place is known now."""
+        """The legs that waited and have their places now. They wait no longer."""
         self.has_learnt = False
         guessed, self._guessed = self._guessed, []
         yield from guessed
         rest: list[_WaitingLeg] = []
-        for piece in self._waiting:
-            if piece.hop.way is None:
-                rest.append(piece)  # find() took it just now; one that was settled before told an id since
+        for leg in self._waiting:
+            if leg.hop.way is None:
+                rest.append(leg)  # find() has only just taken it, and no way has it yet
                 continue
-            if piece.hop is not piece.hop.way.first:
-                continue  # its place was guessed
-            left = [one for one in piece.options if not one.before.is_passed_on]
-            known = [one for one in left if self.ids.get((one.flow, _router(piece.hop, one))) == piece.routing_id]
+            if leg.hop is not leg.hop.way.first:
+                continue  # it has a place already, by a guess
+            left = [one for one in leg.options if not one.before.is_passed_on]
+            known = [one for one in left if self.ids.get((one.flow, _router(leg.hop, one))) == leg.routing_id]
             if not known and len({one.flow for one in left}) == 1:
                 known = left
             if known:
                 known[0].before.is_passed_on = True
-                yield piece.hop, self._settle(piece.hop, known)
+                yield leg.hop, self._choose(leg.hop, known)
             elif left:
-                rest.append(piece)
+                rest.append(leg)
         self._waiting = deque(rest, maxlen=_WAITING)
 
 
@@ -379,19 +405,22 @@ def _router(hop: Hop, join: Join) -> str:
 def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
     """Whether a socket whose type the capture lacks may be the ROUTER that took a message, or that sends it back.
 
-    It must be bound, and the program that took the message before must have the host that sends it on: else a request
-    may look like another one on its way back.
+    It must be bound. And the host that took the message must be the one that sends it on: else a request may look like
+    another one on its way back.
     """
     return not kind and has_bound_port(address) and before.stream.dst_host == hop.stream.src_host
 
 
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
-    """The frames before the delimiter, which brokers keep; none if there is no delimiter."""
+    """The frames in front of the delimiter, which brokers keep; none if there is no delimiter."""
     return frames[: frames.index(b"")] if b"" in frames else ()
 
 
-def _is_there(before: Hop, hop: Hop) -> bool:
-    """Whether the host of a sender took the message before. Live, it may, if only one of two processes is known yet."""
+def _sender_took(before: Hop, hop: Hop) -> bool:
+    """Whether the host that sends ``hop`` took the message before.
+
+    Live, where the process is known of one of the two only, their addresses count.
+    """
     taker, sender = before.stream, hop.stream
     if taker.dst_host == sender.src_host:
         return True

@@ -6,14 +6,14 @@ from zmtpsniff.analysis.ways.hops import Hop
 
 
 class EqualMessages:
-    """Messages of publishers, pushers and schedulers, by the messages that hosts hold."""
+    """Finds the messages that a host took and sends on as they are: a proxy of publications or jobs, a TCP proxy."""
 
     def __init__(self, held: HeldMessages) -> None:
-        """``held`` has what hosts may pass on."""
+        """``held`` has the messages that hosts may pass on."""
         self._held = held
 
     def before(self, hop: Hop) -> list[Hop]:
-        """The messages with the same octets that the sender's host has taken, and may pass on to this receiver."""
+        """The messages with the same octets that the sender's host took, and may pass on as ``hop``; oldest first."""
         frames, host = hop.frames, hop.stream.src_host
         return [
             one
@@ -22,12 +22,12 @@ class EqualMessages:
         ]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
-        """Equal octets prove that one program took and sent them.
+        """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.
 
-        They do on a host, or where the process is known. They do not on the loopback interface, where all programs have
-        one address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that
-        proxies have. Octets that are cut off may differ, and nothing distinguishes those of an empty message. A request
-        with the same octets may be what the message comes of.
+        They do if both are of one host or process. On the loopback interface all programs have one address: there, two
+        publishers that say the same are no proxy, unless one socket is of a type that proxies have. Octets that the
+        capture cuts off may differ, and all empty messages are alike. If the host has a request with the same octets,
+        the message may come of that.
         """
         is_one_program = hop.stream.knows_sender and before.stream.knows_receiver
         if (
@@ -45,9 +45,9 @@ class EqualMessages:
         )
 
     def readdressed(self, hop: Hop) -> Hop | None:
-        """The reply that a broker passes back to who asked, but for its first frame; None if it may be several.
+        """The reply that a scheduler passes back to the asker with another first frame; None if it may be several.
 
-        So do schedulers that put the name of the worker where that of the client stood.
+        The worker put the name of the client there, and the scheduler the name of the worker.
         """
         rest = list(hop.frames[1:])
         if not rest:

@@ -1,8 +1,9 @@
 """First copies: a publisher sends each publication to all of its subscribers, a copy on each connection.
 
-A publisher may say the same octets again and again, such as "tick". Each subscriber gets these publications in their
-order. So the next copy on a connection is of the next publication after the one that the connection had last. Some get
-their copies late; but one that comes much later is most likely of a publication that the capture has from nobody else.
+A publisher may send the same octets again and again, such as "tick". Each subscriber gets these publications in their
+order. So the next copy on a connection belongs to the next publication after the one of the last copy there. Some
+subscribers get their copies late. But a copy that comes much later most likely belongs to a publication of its own, of
+which the capture has no other copy.
 """
 
 from collections import deque
@@ -12,31 +13,31 @@ import msgspec
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
-_TEXTS = 65_536  # messages, by sender and octets, that are remembered
-_MOST = 64  # publications of the same octets
-_LATE_NS = 1_000_000_000  # of the same octets said again: no copy comes later
+_TEXTS = 65_536  # pairs of a sender and octets that are remembered
+_MOST = 64  # publications of the same octets that are remembered
+_LATE_NS = 1_000_000_000  # where octets are sent again, no copy comes so much later than the first
 
 
 class _Text(msgspec.Struct, eq=False):
-    """The publications of one sender in the same octets."""
+    """The publications of one sender with the same octets."""
 
     count: int = 0
-    # The first copy of each of the last ones.
+    # The first copies of the last publications.
     firsts: deque[Hop] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST))
-    reached: dict[int, int] = {}  # by connection: the number of the last one that it had
+    reached: dict[int, int] = {}  # by connection: the number of the last publication that came there
 
     def awaits(self, flow: int, since_ns: int) -> bool:
-        """Whether a connection had no copy yet of the last publication, and others had it before ``since_ns``."""
+        """Whether a connection lacks a copy of the last publication, of which another one had a copy before then."""
         return bool(self.firsts) and self.firsts[-1].time_ns < since_ns and self.reached.get(flow, -1) < self.count - 1
 
     def first_of(self, hop: Hop) -> Hop | None:
-        """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
+        """The first copy of the publication of which a message is one more copy; None if it is the first."""
         firsts, now_ns = self.firsts, hop.time_ns
         while self.count > 1 and firsts and now_ns - firsts[0].time_ns > _LATE_NS:
             firsts.popleft()
         oldest = self.count - len(firsts)
         flow = hop.flow
-        # A connection that had none of them most likely gets the newest.
+        # The first copy on a connection most likely belongs to the newest publication.
         number = max(self.reached.get(flow, self.count - 2) + 1, oldest)
         self.reached[flow] = number
         if number < self.count:
@@ -54,18 +55,18 @@ class FirstCopies:
         self._texts: Ledger[tuple[str, int], _Text] = Ledger(_Text, _TEXTS)
 
     def first_of(self, hop: Hop) -> Hop | None:
-        """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
+        """The first copy of the publication of which a message is one more copy; None if it is the first."""
         return self._texts.at(_key(hop)).first_of(hop)
 
     def is_one_more(self, hop: Hop, since_ns: int) -> bool:
-        """Whether the publisher sent others the same before ``since_ns``, so that a message is a copy of that.
+        """Whether the publisher sent the same to others before then, so that a message is one more copy of that.
 
-        Whoever repeats a publication at once, as heartbeats do, may be quicker than the copy for the next subscriber.
+        A subscriber that publishes what it got, at once, may be quicker than the copy for the next subscriber.
         """
         text = self._texts.get(_key(hop))
         return text is not None and text.awaits(hop.flow, since_ns)
 
 
 def _key(hop: Hop) -> tuple[str, int]:
-    """The publisher and the octets."""
+    """The publisher and the hash of the octets."""
     return hop.src, hash(tuple(hop.frames))

@@ -1,7 +1,22 @@
 """Which sockets one program has, when it last sent, and whether it works on several messages at once.
 
-A program that passes a message on has the socket that took it and the one that sent it. So each join tells that two
-sockets belong together. A socket is the address that it is bound to, or the address of one of its connections.
+Theory
+------
+
+A capture shows sockets, not programs. But a program that passes a message on has the socket that took it and the one
+that sent it. So each join that proves something tells that two sockets belong together. A socket is named by the
+address that it is bound to, or by the address of one of its connections.
+
+A socket is a program of its own at first. Programs are only ever merged, never parted: a join that may be wrong must
+not come here (``Hop.shows_program``). The first socket of a program names it as long as anything is known of it; others
+are forgotten some time after they were closed.
+
+What a program is shows in what it did so far:
+
+- it *passes on* once it sent a message to another socket than the one that it came from (``longest_relay_ns``);
+- it *answers* once it replied on the connection of a request (``answers``);
+- it *works in parallel* once it answered a message before one that had come earlier on the same connection. As long as
+  it did not, it works on one message at a time: until it sent the last message of another way, it was busy.
 """
 
 from collections.abc import Sequence
@@ -12,9 +27,9 @@ from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
-_ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
-_MANY = 32  # jobs that were passed on in order show that a program keeps their order
-_PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
+_ENDED = 1000  # closed sockets that are remembered: ways that ended there are finished some time later
+_MANY = 32  # so many jobs that were passed on in order show that a program keeps their order
+_PART = 0.75  # of its jobs: a program that passes fewer on drops the others on purpose
 
 
 @quick
@@ -22,17 +37,17 @@ class Program(msgspec.Struct, eq=False):
     """The sockets of one program, and how it works."""
 
     sockets: list[str]
-    longest_relay_ns: int = -1  # how long it took at most to pass something on; negative: it passes nothing on
-    answers: bool = False  # it answers some messages itself, or the capture lacks whom it asks
+    longest_relay_ns: int = -1  # the longest time from taking a message to passing it on; negative: it passed none on
+    answers: bool = False  # it answers some messages itself, or the capture lacks the program that it asks
     is_parallel: bool = False  # it has answered a message before one that came earlier on the same connection
-    longest_reply_ns: int = 0  # how long it took at most to answer something itself
+    longest_reply_ns: int = 0  # the longest time from taking a message to answering it
     sent_ns: int = 0  # when it last sent a message
     way: OpenWay | None = None  # the way of that message
-    other_ns: int = 0  # when it last sent one of another way
-    jobs: int = 0  # that it took
-    passed_jobs: int = 0
-    since: int = 0  # the number of the first one of those
-    reached: int = 0  # how many jobs it had taken up to the latest that it passed on
+    other_ns: int = 0  # when it last sent a message of another way than that
+    jobs: int = 0  # how many jobs it took
+    passed_jobs: int = 0  # how many it passed on
+    since: int = 0  # the number of the first job that it passed on
+    reached: int = 0  # the number of the latest job that it passed on
     keeps_order: bool = True  # it has passed on each job before those that came later
 
     def has_passed_over(self, job: Hop) -> bool:
@@ -41,7 +56,7 @@ class Program(msgspec.Struct, eq=False):
 
     @property
     def passes_jobs_on(self) -> bool:
-        """Whether it passes most of its jobs on, or did since it passed the first on, as long as it passed any on."""
+        """Whether it passed most jobs on, from the first to the latest that it passed on."""
         return self.passed_jobs > 0 and self.passed_jobs >= _PART * (self.reached - self.since + 1)
 
 
@@ -54,14 +69,17 @@ class Programs(dict[str, Program]):
         self._ended: dict[str, None] = {}  # addresses of clients whose connections are over; the oldest first
 
     def __missing__(self, address: str) -> Program:
-        """Take note of a socket of which nobody knows whose it is."""
+        """A new socket is a program of its own, as far as is known."""
         program = self[address] = Program([address])
         if len(self) > _SOCKETS:
             del self[next(iter(self))]
         return program
 
     def _pass_on(self, before: Hop, hop: Hop) -> None:
-        """A program passes a message on, or answers it. The network cannot have taken longer than the program."""
+        """A program passes a message on, or answers it: its sockets belong together, and it took that long.
+
+        The packets cannot have been on their way to the program and back for longer than that.
+        """
         stream = before.stream
         length_ns = max(hop.time_ns - before.time_ns, 0)
         if length_ns < stream.round_trip_ns:
@@ -99,7 +117,7 @@ class Programs(dict[str, Program]):
             program.sent_ns, program.way, program.other_ns = other.sent_ns, other.way, other.other_ns
 
     def end(self, address: str) -> None:
-        """The connection of a client is over, and sends no more of a way."""
+        """The connection of a client is over: its address sends nothing more."""
         program = self.get(address)
         if program is None:
             return
@@ -114,7 +132,7 @@ class Programs(dict[str, Program]):
             self._forget(next(iter(self._ended)))
 
     def _forget(self, address: str) -> None:
-        """A socket was closed long ago. The first one of a program stays: it tells the program from others."""
+        """Forget a socket that was closed long ago, unless it names its program."""
         del self._ended[address]
         program = self.get(address)
         if program is not None and program.sockets[0] != address:
@@ -122,9 +140,10 @@ class Programs(dict[str, Program]):
             del self[address]
 
     def likely(self, options: Sequence[Hop], hop: Hop) -> Hop:
-        """The one of several equal messages that the sender of a copy took: most likely its own program did.
+        """The one of several equal messages that the sender of ``hop`` most likely took, and passes on.
 
-        If nobody knows yet which socket took what this one sends, it is a program that nothing else is known to leave.
+        That is the one that a socket of its own program took. If that socket is not known yet, it is one whose program
+        has passed nothing on so far.
         """
         sender = self.get(hop.src)
         takers = [self.get(one.dst) for one in options]
@@ -133,7 +152,7 @@ class Programs(dict[str, Program]):
         return (own or free or options)[0]
 
     def take_job(self, hop: Hop) -> None:
-        """A program takes a job."""
+        """A program takes a job: number it."""
         program = self[hop.dst]
         program.jobs += 1
         hop.number = program.jobs
@@ -147,7 +166,7 @@ class Programs(dict[str, Program]):
         program.reached = max(program.reached, job.number)
 
     def send(self, hop: Hop) -> None:
-        """A program sends a message: note until when it worked on others, if it works on one at a time."""
+        """A program sends a message: note until when it worked on others before, if it works on one at a time."""
         before = hop.before
         if before is not None and hop.shows_program:
             self._pass_on(before, hop)

@@ -1,7 +1,17 @@
 """The connections that ways lead over: what holds for all messages of one side, and what the capture lacks.
 
-A *late* connection is one whose beginning the capture lacks. There the first messages may be replies to requests that
-nobody saw. So a pair is certain only once such a connection is in step, or if both messages have an id.
+Theory
+------
+
+A connection has two streams, one for each sender (:class:`~zmtpsniff.analysis.ways.hops.Stream`). It begins with the
+first side that announces its type, or with its first message. A stream begins with its first message.
+
+A *late* connection is one whose beginning the capture lacks. Its first messages may be replies to requests from before
+the capture. So a pair of request and reply is certain only if both have the same id, or once the connection is *in
+step*: the last request of the capture got its reply, so none from before the capture is left.
+
+Live, a sender and a receiver are *hosts* first, and *processes* once these are known. Facts that count by host move
+with them (:meth:`~zmtpsniff.analysis.ways.lanes.Lanes.move_lane`). If a process is not known in time, the host stays.
 """
 
 from collections import Counter
@@ -22,11 +32,11 @@ from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
-_RESENT = 1024  # pauses of one sender on a connection
-_UNKNOWN = 1024  # senders whose processes are looked for, the newest
+_RESENT = 1024  # pauses that are remembered of one stream
+_UNKNOWN = 1024  # streams whose processes are looked for, the newest
 _BETWEEN_LOOKS_NS = 20_000_000
 PROCESS_PATIENCE_NS = 10_000_000_000
-"""A process that is not known so long after its connection began will never be."""
+"""A process that is not known so long after its connection began is not looked for any longer."""
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
 
@@ -35,21 +45,23 @@ class WayConnection(msgspec.Struct, eq=False):
     """A connection while it lasts."""
 
     dossier: Dossier
-    # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
-    last_asked: Hop | None = None
-    in_step: bool = False
-    has_gap: bool = False  # the capture lacks octets, so perhaps requests
+    last_asked: Hop | None = None  # the last request, if the connection is late
+    in_step: bool = False  # such a request got its reply, so no older one waits
+    has_gap: bool = False  # the capture lacks octets in the middle, so perhaps requests
     streams: dict[str, Stream] = {}  # by sender
     shared: SharedFacts = msgspec.field(default_factory=SharedFacts)
     receipts: dict[str, Receipts] = {}  # by sender
 
     @property
     def is_late(self) -> bool:
-        """Whether the capture lacks its beginning: nobody announced anything."""
+        """Whether the capture lacks its beginning: neither side announced anything."""
         return not (self.dossier.greeted_ns or any(self.dossier.types.values()))
 
     def learn(self) -> None:
-        """One more type is known. A peer of ZMTP 2.0 may send messages before the other one has said its type."""
+        """One more socket type is known. Streams that were begun with another type begin anew.
+
+        A peer of ZMTP 2.0 may send messages before the other one has announced its type.
+        """
         types = self.dossier.types
         self.streams = {src: stream for src, stream in self.streams.items() if stream.src_kind == types.get(src)}
         for src, stream in self.streams.items():
@@ -57,7 +69,7 @@ class WayConnection(msgspec.Struct, eq=False):
             stream.dst_identity = self.dossier.identity_of_other(src)
 
     def see_request(self, hop: Hop) -> None:
-        """A message seems to be a request. A reply to one of the other side may look like it."""
+        """A message seems to be a request. If the other side asks, too, it may be the reply to that."""
         if hop.stream.is_late:
             self.last_asked = hop
         elif hop.stream.src_kind == "REQ":
@@ -71,12 +83,12 @@ class WayConnection(msgspec.Struct, eq=False):
         self.in_step = self.in_step or self.last_asked is asked
 
     def request_answered_by(self, hop: Hop) -> tuple[Hop, bool] | None:
-        """The request that was passed on over the connection of a reply, and whether that is certain.
+        """The request that a broker passed on over this connection, and that a reply answers; and if that is certain.
 
-        Its envelope tells which, or the numbers and ids in both. If they do not, it is one of several with the same
-        envelope, which get their replies in any order: the oldest stands for it. Where the capture lacks octets, it may
-        as well be the reply to a request that nobody saw, and where it lacks the beginning, too, if several have the
-        envelope.
+        Candidates are the requests with the envelope of the reply. Of several, it is the one that shares most numbers
+        and ids with the reply. If none does, it may be any of them: the oldest stands for it. None if that may be
+        wrong: if the capture lacks octets of the connection, or its beginning, the reply may answer a request that the
+        capture lacks.
         """
         asker = self.streams.get(hop.dst)
         if asker is None or not asker.unanswered:
@@ -88,7 +100,7 @@ class WayConnection(msgspec.Struct, eq=False):
             for one in islice(reversed(asker.unanswered), MOST_COMPARED)
             if (envelope_of(one) == envelope if is_late else one.routing_id in hop.frames[:-1])
         ]
-        if len(alike) > 1:  # of several brokers, the last may have the same id for all
+        if len(alike) > 1:  # behind several brokers, the id of the last one may be the same in all
             alike = [one for one in alike if envelope_of(one) == envelope] or alike
         if len(alike) > 1:
             for one in alike:
@@ -101,7 +113,7 @@ class WayConnection(msgspec.Struct, eq=False):
         return alike[-1], not (is_late or alike[-1].is_ambiguous)
 
     def stream(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Stream:
-        """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
+        """Begin the stream of a sender, with its first message or because its type is known now."""
         dossier = self.dossier
         kind = socket_type or dossier.types.get(src, "")
         back = self.streams.get(dst)
@@ -127,7 +139,7 @@ class WayConnection(msgspec.Struct, eq=False):
 
 
 class _Unknown(msgspec.Struct):
-    """A sender whose process, or that of its receiver, is not known yet."""
+    """A stream whose sender's or receiver's process is not known yet."""
 
     dst: str
     stream: Stream
@@ -138,15 +150,16 @@ class WayConnections(dict[int, WayConnection]):
     """The connections that last, by flow."""
 
     def __init__(self, dossiers: Dossiers, ids: RoutingIds, lanes: Lanes, pushed: PushedReplies) -> None:
-        """``ids`` learn which identities peers announce, ``lanes`` which hosts ask, ``pushed`` which push."""
+        """``ids`` learns which identities peers announce, ``lanes`` which hosts ask, ``pushed`` which push."""
         super().__init__()
         self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
         self._dossiers = dossiers
         self._ids = ids
         self._lanes = lanes
         self._pushed = pushed
-        self._services: Ledger[tuple[str, str], RequestCount] = Ledger(RequestCount)  # by a socket and its peers' type
-        # By flow and sender: of connections that are not known yet.
+        # By a socket and the type of its peers: the requests of all of them.
+        self._all_requests: Ledger[tuple[str, str], RequestCount] = Ledger(RequestCount)
+        # By flow and sender: those of connections that have not begun here.
         self._receipts: Ledger[int, dict[str, Receipts]] = Ledger(dict)
         self._long: list[Receipts] = []  # that are to be trimmed
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
@@ -155,7 +168,7 @@ class WayConnections(dict[int, WayConnection]):
         self._next_look_ns = 0
 
     def pause(self, pause: Pause) -> None:
-        """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
+        """A connection was silent for a while, and perhaps sent octets again then that the network had lost."""
         if pause.resent is not None:
             resent = self._resent.at(pause.flow).setdefault(pause.sender, [])
             resent.append((pause.resent, pause.until_ns))
@@ -163,7 +176,7 @@ class WayConnections(dict[int, WayConnection]):
                 del resent[0]
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
-        """Note when messages were acknowledged, or will have been."""
+        """Receivers have acknowledged octets. Their messages may be known already, or come later."""
         for time_ns, flow, sender, offset in acknowledgments:
             connection = self.get(flow)
             receipts = self._receipts.at(flow) if connection is None else connection.receipts
@@ -175,13 +188,13 @@ class WayConnections(dict[int, WayConnection]):
                 self._long.append(one)
 
     def trim(self) -> None:
-        """The events of the packets with the acknowledgments so far have come."""
+        """The messages of the packets with the acknowledgments so far have come: forget old acknowledgments."""
         for one in self._long:
             one.trim()
         self._long.clear()
 
     def connect(self, dossier: Dossier) -> None:
-        """A connection has one more side whose type is known."""
+        """One more side of a connection has announced its type."""
         connection = self.get(dossier.flow)
         if connection is None:
             self._begin(dossier)
@@ -204,25 +217,25 @@ class WayConnections(dict[int, WayConnection]):
         return connection
 
     def end(self, flow: int, client: str = "") -> WayConnection | None:
-        """A connection is over, of which this is the client. Returns it; None if none of its messages came."""
+        """The connection of a client is over. Return it; None if it has not begun here."""
         self._resent.pop(flow, None)
         self._receipts.pop(flow, None)
         connection = self.pop(flow, None)
         if connection is not None:
             for src, stream in connection.streams.items():
                 self._unknown.pop((flow, src), None)
-                self._services.pop((client, stream.src_kind), None)  # nobody else talks to it
+                self._all_requests.pop((client, stream.src_kind), None)  # nobody else talks to it
         return connection
 
     def stream(self, flow: int, src: str, dst: str, socket_type: str | None) -> Stream:
-        """The facts of a connection for the messages of a sender, with its processes once they are known."""
+        """The stream of a sender, with the processes at its ends if these are known."""
         connection = self.get(flow)
         if connection is None:
             connection = self._begin(self._dossiers.get(flow) or Dossier(flow))
         stream = connection.streams.get(src)
         if stream is None or (socket_type and stream.src_kind != socket_type):
             stream = connection.stream(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
-            stream.all_requests = self._services.at((dst, stream.src_kind))
+            stream.all_requests = self._all_requests.at((dst, stream.src_kind))
             if self.process_of is not None:
                 self._unknown[flow, src] = _Unknown(dst, stream)
         if self._unknown and (flow, src) in self._unknown:
@@ -242,6 +255,7 @@ class WayConnections(dict[int, WayConnection]):
                 self._unknown.pop((flow, src), None)
 
     def _learn_processes(self, flow: int, src: str) -> None:
+        """Look once more for the processes at both ends of a stream, and move what counted to their hosts so far."""
         assert self.process_of is not None
         unknown = self._unknown[flow, src]
         stream, sender, receiver = unknown.stream, self.process_of(flow, src), self.process_of(flow, unknown.dst)
@@ -258,7 +272,10 @@ class WayConnections(dict[int, WayConnection]):
 
 
 def _sent_by(kind: str) -> Kind | None:
-    """The kind of the ways of what a socket of this type sends; None: that is for its peer alone."""
+    """The kind of the ways of the messages that a socket of this type sends; None if they have none.
+
+    A subscriber sends to its publisher alone.
+    """
     if kind == "PUSH":
         return "job"
     if kind in WITH_TOPICS:
@@ -267,5 +284,5 @@ def _sent_by(kind: str) -> Kind | None:
 
 
 def envelope_of(hop: Hop) -> int:
-    """A number for all frames of a message but the last."""
+    """The hash of all frames of a message but the last."""
     return hash(tuple(hop.frames[:-1]))

@@ -480,7 +480,7 @@ class Ways:
             self._open(OpenWay.begin("publication", hop))
 
     def _join_job(self, hop: Hop) -> None:
-        """A PUSH sends a job that is passed on, the result of one, or the reply to a request; else it is new."""
+        """Join what a PUSH sends: a job passed on, the result of a job, or replies to requests; else begin a way."""
         alike = [one for one in self._equal.before(hop) if one.stream.dst_kind == "PULL"]
         if alike:
             before = self._likely_original(alike, hop)

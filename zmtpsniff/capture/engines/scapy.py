@@ -153,7 +153,7 @@ class ScapyEngine(SourceState):
         self.dropped = self._lost + sum(ring.dropped for ring in self._rings.values())
 
     def _recovers(self, name: str) -> bool:
-        """Whether the capture on this interface goes on, after an error of its socket."""
+        """Whether the interface can still be captured on, after an error of its socket."""
         error = self._rings[name].error()
         if error is None or name == ANY:
             return True
