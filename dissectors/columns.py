@@ -43,6 +43,8 @@ TAKEN = Struct("=qq")
 """The number for an envelope, and how many of the requests with it have a reply, though nobody knows which."""
 ASKED = Struct("=qqI4x")
 """A request that waits: its time in nanoseconds, its packet, its part."""
+RHYTHM = Struct("=13q")
+"""The fields of a Rhythm of zmtpsniff/analysis/findings/rhythms.py."""
 
 
 def with_times(rows: bytes, clock: Callable[[int], int]) -> bytes:

@@ -352,8 +352,10 @@ static void fuzz_lines(Span input)
     Py_XDECREF(called(tally, Py_BuildValue("(OOLd)", columns, row_octets, facts & 32 ? 1ll : 1000ll, 50.0)));
     fuzz_pair(input, carried, row_octets, columns, frames, facts);
     uint32_t names[] = {facts & 7, facts >> 5, 2};
-    PyObject *exchanges = Py_BuildValue("([(NN)(NN)])", bytes_of(next_part(&input, sizeof(Asked) * (facts >> 4))),
-                                        bytes_of(next_part(&input, 8 * (facts >> 5))), bytes_of(input), bytes_of(rows));
+    PyObject *exchanges = Py_BuildValue("([(NNN)(NNN)])", bytes_of(next_part(&input, sizeof(Asked) * (facts >> 4))),
+                                        bytes_of(next_part(&input, 8 * (facts >> 5))),
+                                        bytes_of(next_part(&input, 2 * sizeof(Rhythm) * (facts & 1))), bytes_of(input),
+                                        bytes_of(rows), bytes_of(input));
     Py_XDECREF(called(count_exchanges, Py_BuildValue("(OOLy#O)", columns, row_octets, 1ll, (const char *)names,
                                                      (Py_ssize_t)sizeof names, PyTuple_GetItem(exchanges, 0))));
     Py_DECREF(exchanges);

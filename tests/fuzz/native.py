@@ -204,4 +204,5 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
         )
         place += 1
     sides = b"".join((facts >> side & 1 and 1 + side % 4).to_bytes(4, byteorder) for side in range(8))
-    both.count_exchanges(bytes(messages), bytes(rows), facts, sides, [(b"", b""), (bytes(24 * (facts % 65)), bytes(8))])
+    exchanges = [(b"", b"", b""), (bytes(24 * (facts % 65)), bytes(8), bytes(2 * columns.RHYTHM.size))]
+    both.count_exchanges(bytes(messages), bytes(rows), facts, sides, exchanges)

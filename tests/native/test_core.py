@@ -284,22 +284,25 @@ def repr_of(octets: bytes) -> bytes:
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(1, 2), st.integers(0, 9)), max_size=99),
     st.integers(0, 64),
     st.lists(st.integers(0, 9), max_size=4),
+    st.lists(st.integers(0, 9), max_size=99),
 )
 def test_requests_and_replies_are_counted(
-    found: list[tuple[int, int, int, int]], waiting: int, slow: list[int]
+    found: list[tuple[int, int, int, int]], waiting: int, slow: list[int], times: list[int]
 ) -> None:
     """Two exchanges and a side of none, whatever replies say that they answer."""
     messages = [
-        columns.MESSAGE.pack(row, side, 1 + row % 2, 0, 1, part, 0, 0, 0, 0, 0, 0, request, latency, 0)
+        columns.MESSAGE.pack(row, side, 1 + row % 2, 0, 1, part, 0, 0, 0, 0, 7 * row + part, 0, request, latency, 0)
         for row, (side, request, part, latency) in enumerate(found)
     ]
-    rows = b"".join(columns.ROW.pack(row, 0, 0, 0, 1) for row in range(len(found)))
+    times = [sum(times[: row + 1]) for row in range(len(found))]
+    rows = b"".join(columns.ROW.pack(time_ns, 0, 0, 0, 1) for time_ns in times)
     facts = (
         b"".join(columns.ASKED.pack(0, place % 7, 1) for place in range(waiting)),
         struct.pack(f"={len(slow)}q", *slow),
+        bytes(2 * columns.RHYTHM.size),
     )
     sides = struct.pack("=4I", 1, 2, 4, 0)
-    BothCores().count_exchanges(b"".join(messages), rows, 1, sides, [facts, (b"", b"")])
+    BothCores().count_exchanges(b"".join(messages), rows, 1, sides, [facts, (b"", b"", b"")])
 
 
 _FRAMES = st.lists(st.sampled_from([b"", b"", b"a", b"b", b"\0id01", b"named"]), min_size=1, max_size=4)
@@ -604,14 +607,15 @@ def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("number", "sides", "facts"),
     [
-        (-1, (1, 2), [(b"", b"")]),
-        (1, (1,), [(b"", b"")]),
-        (1, (3, 3), [(b"", b"")]),
+        (-1, (1, 2), [(b"", b"", b"")]),
+        (1, (1,), [(b"", b"", b"")]),
+        (1, (3, 3), [(b"", b"", b"")]),
         (1, (1, 2), []),
-        (1, (1, 2), [(bytes(65 * 24), b"")]),
-        (1, (1, 2), [(b"", bytes(40))]),
+        (1, (1, 2), [(bytes(65 * 24), b"", b"")]),
+        (1, (1, 2), [(b"", bytes(40), b"")]),
+        (1, (1, 2), [(b"", b"", bytes(columns.RHYTHM.size))]),
         (1, (1, 2), [()]),
-        (1, (1, 2), [(b"", b""), 7]),
+        (1, (1, 2), [(b"", b"", b""), 7]),
     ],
 )
 def test_exchanges_that_cannot_be_are_an_error(number: int, sides: tuple[int, ...], facts: Any) -> None:

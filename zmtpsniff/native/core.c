@@ -2350,11 +2350,19 @@ typedef struct {
     uint32_t part, padding;
 } Asked;
 
+/* Rhythm of findings/rhythms.py, which has the same layout. */
+typedef struct {
+    uint64_t said, run, longest_run, turns, long_gaps;
+    int64_t since_ns, longest_wait_ns, last_ns, longest_gap_ns, offset, size, least, most;
+} Rhythm;
+
 /* ExchangeCount of findings/exchanges.py. */
 typedef struct {
     int64_t asked, answered, in_turns, last_ns;
     Asked pending[MOST_PENDING]; /* the oldest first */
     unsigned waiting, slow;
+    bool has_rhythms;
+    Rhythm rhythms[2]; /* of the side that answers, and of the one that asks */
     int64_t slowest[SLOWEST];
     Output places; /* of the messages that were slower than one of the slowest */
 } Exchange;
@@ -2393,10 +2401,56 @@ static bool compare_slowest(Exchange *exchange, int64_t latency, uint32_t place)
     return put(&exchange->places, &place, sizeof place);
 }
 
+/* Times and offsets that cannot be wrap around. */
+static int64_t difference(int64_t one, int64_t other)
+{
+    return (int64_t)((uint64_t)one - (uint64_t)other);
+}
+
+/* The side says one more message. */
+static void count_said(Rhythm *rhythm, int64_t time_ns, int64_t offset)
+{
+    int64_t gap_ns = difference(time_ns, rhythm->last_ns), longest_ns = rhythm->longest_gap_ns;
+    if (rhythm->said && gap_ns > longest_ns) {
+        rhythm->long_gaps = longest_ns >= difference(gap_ns, longest_ns) ? rhythm->long_gaps + 1 : 1;
+        rhythm->longest_gap_ns = gap_ns;
+    } else if (rhythm->said && gap_ns >= difference(longest_ns, gap_ns)) {
+        rhythm->long_gaps++;
+    }
+    if (rhythm->said > 1) { /* the first may introduce it */
+        rhythm->least = rhythm->said == 2 || rhythm->size < rhythm->least ? rhythm->size : rhythm->least;
+        rhythm->most = rhythm->size > rhythm->most ? rhythm->size : rhythm->most;
+    }
+    if (!rhythm->run++)
+        rhythm->since_ns = time_ns;
+    rhythm->said++;
+    rhythm->last_ns = time_ns;
+    rhythm->size = difference(offset, rhythm->offset);
+    rhythm->offset = offset;
+}
+
+/* The other side says one. */
+static void count_heard(Rhythm *rhythm, int64_t time_ns)
+{
+    if (!rhythm->run)
+        return;
+    int64_t waited_ns = difference(time_ns, rhythm->since_ns);
+    rhythm->turns++;
+    if (rhythm->run > rhythm->longest_run)
+        rhythm->longest_run = rhythm->run;
+    if (waited_ns > rhythm->longest_wait_ns)
+        rhythm->longest_wait_ns = waited_ns;
+    rhythm->run = 0;
+}
+
 static bool count_message(Exchange *exchange, const Message *message, int64_t time_ns, int64_t packet, bool asks,
                           uint32_t place)
 {
     exchange->last_ns = time_ns;
+    if (exchange->has_rhythms) {
+        count_said(&exchange->rhythms[asks], time_ns, message->offset);
+        count_heard(&exchange->rhythms[!asks], time_ns);
+    }
     if (asks) {
         exchange->asked++;
         if (exchange->waiting == MOST_PENDING)
@@ -2412,18 +2466,21 @@ static bool count_message(Exchange *exchange, const Message *message, int64_t ti
     return !message->request || compare_slowest(exchange, message->latency, place);
 }
 
-/* Take the facts of exchanges: (requests that wait, latencies of the slowest replies) of each. */
+/* Take the facts of exchanges: (requests that wait, latencies of the slowest replies, both rhythms or none) of each. */
 static Exchange *make_exchanges(PyObject *facts, Py_ssize_t *count)
 {
     *count = PyList_Size(facts);
     Exchange *exchanges = *count < 0 ? NULL : PyMem_Calloc((size_t)*count + 1, sizeof *exchanges);
     for (Py_ssize_t i = 0; exchanges != NULL && i < *count; i++) {
-        PyObject *one = PyList_GetItem(facts, i), *waiting, *slowest;
-        if (!PyTuple_Check(one) || !PyArg_ParseTuple(one, "SS", &waiting, &slowest))
+        PyObject *one = PyList_GetItem(facts, i), *waiting, *slowest, *sides;
+        if (!PyTuple_Check(one) || !PyArg_ParseTuple(one, "SSS", &waiting, &slowest, &sides))
             break;
-        Span requests = span_of(waiting), latencies = span_of(slowest);
-        if (requests.size > sizeof exchanges->pending || latencies.size > sizeof exchanges->slowest)
+        Span requests = span_of(waiting), latencies = span_of(slowest), rhythms = span_of(sides);
+        if (requests.size > sizeof exchanges->pending || latencies.size > sizeof exchanges->slowest ||
+            (rhythms.size && rhythms.size != sizeof exchanges->rhythms))
             break;
+        exchanges[i].has_rhythms = rhythms.size > 0;
+        memcpy(exchanges[i].rhythms, rhythms.data, rhythms.size);
         memcpy(exchanges[i].pending, requests.data, requests.size);
         memcpy(exchanges[i].slowest, latencies.data, latencies.size);
         exchanges[i].waiting = (unsigned)(requests.size / sizeof(Asked));
@@ -2435,7 +2492,7 @@ static Exchange *make_exchanges(PyObject *facts, Py_ssize_t *count)
         return exchanges;
     PyMem_Free(exchanges);
     if (!PyErr_Occurred())
-        is_nonsense("an exchange has at most 64 requests that wait, and 4 replies that were slow");
+        is_nonsense("an exchange has at most 64 requests that wait, 4 replies that were slow, and 2 rhythms");
     return NULL;
 }
 
@@ -2462,16 +2519,19 @@ static bool count_messages(Span messages, Span rows, int64_t first, Span sides, 
 
 static PyObject *exchange_facts(const Exchange *exchange)
 {
-    return Py_BuildValue("(LLLLy#N)", (long long)exchange->asked, (long long)exchange->answered,
+    return Py_BuildValue("(LLLLy#y#N)", (long long)exchange->asked, (long long)exchange->answered,
                          (long long)exchange->in_turns, (long long)exchange->last_ns, (const char *)exchange->pending,
-                         (Py_ssize_t)(exchange->waiting * sizeof(Asked)), as_bytes(&exchange->places));
+                         (Py_ssize_t)(exchange->waiting * sizeof(Asked)), (const char *)exchange->rhythms,
+                         (Py_ssize_t)(exchange->has_rhythms ? sizeof exchange->rhythms : 0),
+                         as_bytes(&exchange->places));
 }
 
 PyDoc_STRVAR(count_exchanges_doc,
 "count_exchanges(messages, rows, number, sides, exchanges) -> list\n\n"
 "Count requests and replies. `number` is that of the first row's packet. `sides` says of each side where its exchange\n"
-"is, and whether it asks. `exchanges` has the requests that wait and the latencies of the slowest replies. The result:\n"
-"(asked, answered, in turns, the last time, requests that wait, places of slow replies) of each exchange.");
+"is, and whether it asks. `exchanges` has the requests that wait, the latencies of the slowest replies, and the rhythms\n"
+"of both sides, or none. The result: (asked, answered, in turns, the last time, requests that wait, rhythms, places of\n"
+"slow replies) of each exchange.");
 
 static PyObject *count_exchanges(PyObject *Py_UNUSED(module), PyObject *arguments)
 {

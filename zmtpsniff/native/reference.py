@@ -12,7 +12,7 @@ from math import ceil, log
 from sys import byteorder
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dissectors.columns import ACKED, ASKED, FRAME, GONE, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
+from dissectors.columns import ACKED, ASKED, FRAME, GONE, IN_TURN, MESSAGE, PAIRED, RHYTHM, ROW, STEPS, TAKEN, WAITING
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.words import link_types
 
@@ -853,29 +853,63 @@ def take_off(pending: list[tuple[int, ...]], request: int, request_part: int) ->
     del pending[places[0] if request and places else 0]
 
 
+def _difference(one: int, other: int) -> int:
+    """Times and offsets that cannot be wrap around."""
+    return (one - other + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def say(rhythm: list[int], time_ns: int, place: int) -> None:
+    """The side says one more message, which ends at ``place`` of its stream."""
+    said, run, longest_run, turns, long_gaps, since, longest_wait, last, longest_gap, offset, size, least, most = rhythm
+    gap = _difference(time_ns, last)
+    if said and gap > longest_gap:
+        long_gaps, longest_gap = (long_gaps + 1 if longest_gap >= _difference(gap, longest_gap) else 1), gap
+    elif said and gap >= _difference(longest_gap, gap):
+        long_gaps += 1
+    if said > 1:
+        least, most = (size if said == 2 else min(least, size)), max(most, size)
+    rhythm[:5] = said + 1, run + 1, longest_run, turns, long_gaps
+    rhythm[5:9] = (since if run else time_ns), longest_wait, time_ns, longest_gap
+    rhythm[9:] = place, _difference(place, offset), least, most
+
+
+def hear(rhythm: list[int], time_ns: int) -> None:
+    """The other side says one."""
+    _, run, longest_run, turns, _, since, longest_wait, *_ = rhythm
+    if run:
+        rhythm[1:4] = 0, max(run, longest_run), turns + 1
+        rhythm[6] = max(_difference(time_ns, since), longest_wait)
+
+
 def count_exchanges(
-    messages: bytes, rows: bytes, number: int, sides: bytes, exchanges: list[tuple[bytes, bytes]]
-) -> list[tuple[int, int, int, int, bytes, bytes]]:
+    messages: bytes, rows: bytes, number: int, sides: bytes, exchanges: list[tuple[bytes, bytes, bytes]]
+) -> list[tuple[int, int, int, int, bytes, bytes, bytes]]:
     """Count requests and replies; ``number`` is that of the first row's packet.
 
     ``sides`` has a number of each side: 0 if it is in no exchange, else 1 + twice the place of its exchange, and 1 more
-    if it asks. ``exchanges`` has the requests that wait and the latencies of the slowest replies. Returns of each: how
-    many asked, how many answered, how often nothing waited after that, the last time, the requests that wait, and the
-    places of replies that were slower than one of the slowest.
+    if it asks. ``exchanges`` has the requests that wait, the latencies of the slowest replies, and the rhythms of the
+    side that answers and of the one that asks, or none. Returns of each: how many asked, how many answered, how often
+    nothing waited after that, the last time, the requests that wait, the rhythms, and the places of replies that were
+    slower than one of the slowest.
     """
     found = []
     names = struct.unpack(f"={len(sides) // 4}I", sides)
-    for exchange, (waiting, latencies) in enumerate(exchanges):
+    for exchange, (waiting, latencies, speech) in enumerate(exchanges):
+        rhythms = [[*one] for one in RHYTHM.iter_unpack(speech)]
         pending: list[tuple[int, ...]] = list(ASKED.iter_unpack(waiting))
         slowest = [latency for (latency,) in struct.iter_unpack("=q", latencies)]
         asked = answered = in_turns = last_ns = 0
         places = []
         for place, columns in enumerate(MESSAGE.iter_unpack(messages)):
-            row, side, part, _, _, request_part, _, _, _, _, _, _, request, latency, _ = columns
+            row, side, part, _, _, request_part, _, _, _, _, offset, _, request, latency, _ = columns
             if not names[side] or (names[side] - 1) // 2 != exchange:
                 continue
             last_ns = ROW.unpack_from(rows, row * ROW.size)[0]
-            if names[side] % 2 == 0:
+            asks = names[side] % 2 == 0
+            if rhythms:
+                say(rhythms[asks], last_ns, offset)
+                hear(rhythms[not asks], last_ns)
+            if asks:
                 asked += 1
                 pending = [*pending, (last_ns, number + row, part)][-MOST_PENDING:]
                 continue
@@ -887,7 +921,8 @@ def count_exchanges(
                 slowest = sorted([*slowest, latency])[-SLOWEST:]
                 places.append(place)
         kept = b"".join(ASKED.pack(*one) for one in pending)
-        found.append((asked, answered, in_turns, last_ns, kept, struct.pack(f"={len(places)}I", *places)))
+        told = b"".join(RHYTHM.pack(*one) for one in rhythms)
+        found.append((asked, answered, in_turns, last_ns, kept, told, struct.pack(f"={len(places)}I", *places)))
     return found
 
 

@@ -206,7 +206,9 @@ FINDINGS: dict[str, FindingKind] = {
     "worker-silent": FindingKind(
         "error",
         "A worker gets requests and answers none, while the others of the same queue do.",
-        "Messages go to it, none comes back, and its connection stays open.",
+        "Messages go to it, none comes back, and its connection stays open. A ROUTER and its DEALERs may send one-way "
+        "messages: then the worker had always spoken before, twice as many messages as ever wait for a word of it, and "
+        "others of the same ROUTER go on.",
         "Restart the worker, and find out where it hangs. A ROUTER that gives work only to workers that are "
         "idle, as in the Majordomo pattern, leaves out one that does not answer.",
         waits=True,
@@ -318,8 +320,10 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "heartbeat-lost": FindingKind(
         "warning",
-        "A peer stopped answering PING, or was silent for longer than it had announced.",
-        "No PONG and nothing else came from it after a PING, for longer than its answers took before.",
+        "A peer stopped answering PING, or was silent for longer than it had announced; or a DEALER that spoke by "
+        "itself at a steady pace fell silent.",
+        "No PONG and nothing else came from it after a PING, for longer than its answers took before. Or nothing came "
+        "of a DEALER for five times its longest pause, while all others of the same ROUTER keep their pace.",
         "The peer hangs, is stopped or overloaded, or the network fails. The other side closes such a connection "
         "after ZMQ_HEARTBEAT_TIMEOUT and connects anew.",
         problems=("ping-unanswered", "heartbeat-late"),

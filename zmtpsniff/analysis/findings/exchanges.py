@@ -12,6 +12,7 @@ from dissectors.columns import ASKED
 from dissectors.events import Connection, Message, Octets, at_hand
 from zmtpsniff.analysis.dossier import says_ready
 from zmtpsniff.analysis.findings.finding import Occurrences
+from zmtpsniff.analysis.findings.rhythms import Rhythm, packed, unpacked
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 
@@ -65,6 +66,8 @@ class ExchangeCount(msgspec.Struct, eq=False):
     slowest: list[SlowReply] = []  # a heap
     last_ns: int = 0  # when its last message came
     blind: bool = False
+    # Of the side that answers, and of the one that asks, where the protocol does not say what waits for what.
+    rhythms: Sequence[Rhythm] = ()
 
     @property
     def takes_turns(self) -> bool:
@@ -89,6 +92,10 @@ class ExchangeCount(msgspec.Struct, eq=False):
         for event in messages:
             if self.asker is None:
                 self._begin(event)
+            if self.rhythms and self.asker is not None:
+                asks = event.src == self.asker
+                self.rhythms[asks].say(event.time_ns, event.offset)
+                self.rhythms[not asks].hear(event.time_ns)
             if event.src == self.asker:
                 if self.asked == 1:
                     self.greets = self.greets and not _is_word(event.frames)
@@ -127,18 +134,22 @@ class ExchangeCount(msgspec.Struct, eq=False):
 
     # ------------------------------------------------------------------ messages in columns
 
-    def facts(self) -> tuple[bytes, bytes]:
-        """The requests that wait, and the latencies of the slowest replies, for the native core."""
+    def facts(self) -> tuple[bytes, bytes, bytes]:
+        """The requests that wait, the latencies of the slowest replies, and the rhythms, for the native core."""
         pending = b"".join(ASKED.pack(*one) for one in self.pending)
-        return pending, b"".join(slow.latency_ns.to_bytes(8, byteorder) for slow in self.slowest)
+        latencies = b"".join(slow.latency_ns.to_bytes(8, byteorder) for slow in self.slowest)
+        return pending, latencies, packed(self.rhythms)
 
-    def go_on_from(self, asked: int, answered: int, in_turns: int, last_ns: int, pending: bytes) -> None:
+    def go_on_from(
+        self, asked: int, answered: int, in_turns: int, last_ns: int, pending: bytes, rhythms: bytes
+    ) -> None:
         """Go on behind messages that the native core has counted, at least one."""
         self.asked += asked
         self.answered += answered
         self.in_turns += in_turns
         self.last_ns = last_ns
         self.pending = deque(ASKED.iter_unpack(pending), PENDING)
+        self.rhythms = unpacked(rhythms)
 
     def add(self, slow: Sequence[Message], sums: tuple[int, int, int, int, list[tuple[int, int]]]) -> None:
         """Count the latencies of such messages: their ``sums``, and those that were ``slow`` when they came."""

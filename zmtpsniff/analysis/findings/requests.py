@@ -40,6 +40,8 @@ from zmtpsniff.analysis.findings.exchanges import (
 )
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.findings.rhythms import Rhythm
+from zmtpsniff.analysis.findings.silent_peers import RouterPeer, peer_of, silent_peers
 from zmtpsniff.analysis.findings.slow_replies import slow_replies, slow_workers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
@@ -50,6 +52,7 @@ from zmtpsniff.words.durations import about
 
 _MUTUAL = ({"PEER"}, {"CHANNEL"})  # each of the two may ask, or only tell something
 _BY_TURNS = ({"CLIENT", "SERVER"}, *_MUTUAL)  # their messages have no envelope
+_ONE_WAY = {"DEALER", "ROUTER"}  # perhaps nothing that they send answers anything
 _PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
 _PAUSED = 500  # connections whose pauses are remembered
 UNREACHED = "; its host does not even acknowledge it"
@@ -89,6 +92,7 @@ class Requests(Inquiry):
         self._unreached: Ledger[tuple[int, str], None] = Ledger()  # each flow, and who is silent
         self._waiting: Ledger[tuple[int, str], None] = Ledger()  # likewise: requests waited when it ended
         self._caught_up: Ledger[int, int] = Ledger()  # by flow whose late requests have their replies: the slowest
+        self._peers: Ledger[str, deque[RouterPeer]] = Ledger(partial(deque, (), _WORKERS))  # of each ROUTER
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -116,6 +120,8 @@ class Requests(Inquiry):
         )
         exchange.blind = dossier.blind
         exchange.ends = tuple(dossier.types)
+        if kinds == _ONE_WAY:
+            exchange.rhythms = Rhythm(), Rhythm()
         return exchange.take
 
     def meet(self, dossier: Dossier, reply: Message) -> Listener | None:
@@ -211,7 +217,14 @@ class Requests(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Add a connection to what is known of its service."""
         exchange = self._exchanges.pop(event.flow, None)
-        if exchange is None or exchange.asker is None or not exchange.has_roles:
+        if exchange is None or exchange.asker is None:
+            return
+        peer = peer_of(
+            event, exchange.rhythms, exchange.asker, until_ns, 0 if dossier is None else dossier.packet, exchange.blind
+        )
+        if peer is not None:
+            self._peers.at(peer.router).append(peer)
+        if not exchange.has_roles:
             return
         self._ended[event.flow] = (until_ns, exchange.is_worker, exchange.answered)
         server_asks = exchange.asker == event.server.address
@@ -242,6 +255,9 @@ class Requests(Inquiry):
         for service in self._asks_peers.values():
             yield from self._closed_workers(service, told)
             yield from self._silent_workers(service, told)
+        for router, peers in self._peers.items():
+            if not self._passes_on(router):
+                yield from silent_peers([one for one in peers if one.flow not in told], self._timeout_ns, now_ns)
         for (host, replier), unanswered in self._unanswered.items():
             if unanswered.flows.keys() <= told or not (unanswered.has_waited or not unanswered.is_at_end):
                 continue
