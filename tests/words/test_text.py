@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dissectors.events import Cut, Hidden
-from zmtpsniff.words.text import encodable, escape, hex_dump, quote
+from zmtpsniff.words.text import encodable, escape, hex_dump, quote, wire_lengths
 
 
 def test_every_unseen_character_is_escaped() -> None:
@@ -62,3 +62,9 @@ def test_encodable() -> None:
     assert encodable("utf-8") is encodable("UTF8") is encodable(None) is str
     to_ascii = encodable("ascii")
     assert to_ascii("é→\n") == "\\xe9\\u2192\n"
+
+
+def test_a_frame_may_claim_any_length() -> None:
+    assert wire_lengths([]) == []
+    assert wire_lengths([b"ab", Hidden(3), Cut(b"x", 1 << 40)]) == [2, 3, 1 << 40]
+    assert wire_lengths([b"ab", Cut(b"x", (1 << 64) - 1), Hidden(3)]) == [2, (1 << 64) - 1, 3]

@@ -14,7 +14,7 @@ from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words, shown_type
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape
+from zmtpsniff.words.text import escape, wire_lengths
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _IDENTITY = "  identity"
@@ -96,7 +96,7 @@ class MessageTree:
         """Add a message with its frames, relations and payload."""
         frames, look = event.frames, self._look
         is_single = len(frames) == 1
-        octets = len(frames[0]) if is_single else sum(map(len, frames))
+        octets = sum(wire_lengths(frames))
         line = self._first_line(event, len(frames), octets, lines)
         if event.incomplete:
             line += self._paint(look.palette.warning, ", incomplete")
@@ -142,7 +142,7 @@ class MessageTree:
         paint, palette = self._paint, self._look.palette
         frames = frames_to_show(event, self._show_secrets)
         shown = frames if self._look.everything else frames[:_FRAMES]
-        lengths = [*map(len, shown)]
+        lengths = wire_lengths(shown)
         width = len(f"{max(lengths, default=0):,}")
         digits = len(str(len(shown)))
         radio = event.socket_type == "RADIO"

@@ -38,7 +38,7 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import escape, quote
+from zmtpsniff.words.text import escape, quote, wire_lengths
 
 DEFAULT_MAX_BYTES = 32
 _FRACTION = 6  # digits of a second, unless more is asked for
@@ -172,7 +172,7 @@ class SummaryRenderer(TextRenderer):
         """Add a message with its frames, payload and relations."""
         frames = event.frames
         count = len(frames)
-        octets = sum(map(len, frames))
+        octets = sum(wire_lengths(frames))
         same = (
             event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, count,
             octets,

@@ -7,7 +7,8 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 
 import codecs
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dissectors.events import Cut, Octets
@@ -59,6 +60,12 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     else:
         return None, octets.length
     return (data[:max_bytes] if max_bytes else data), length
+
+
+def wire_lengths(frames: Sequence[Octets]) -> list[int]:
+    """How many octets each frame had on the wire; len() gives no more than Python takes for a length."""
+    lengths = [*map(len, frames)]
+    return lengths if max(lengths, default=0) < sys.maxsize else [at_hand(frame, 0)[1] for frame in frames]
 
 
 def common_start(one: bytes, other: bytes) -> bytes:
