@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -138,6 +139,28 @@ def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeyp
     found = [event for batch in Sniffer(open_captures([str(BROKERS)]), BATCHES).events() for event in batch]
     columns = [one for event in found if isinstance(event, MessageBatch) for one in event.messages()]
     assert sum(one.paired == "forwards" for one in columns) > 40
+
+
+def test_closer_looks_cost_as_much_with_many_connections(both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a broker each message has a client's id in front, and needs a look if nobody knows where it came from."""
+    connections, rounds = 60, 10
+    pieces = greetings(3, b"DEALER", b"ROUTER")
+    pieces += [Piece(0, message(3, b"\0abcd", b"", b"%d" % turn)) for turn in range(rounds)]
+    sent = segments(Conversation("asks", tuple(pieces)))
+    given = [
+        packet
+        for number in range(connections)
+        for packet in packets(sent, (1, 2), (40_000 + number, 5555), 10**18 + number, 10**6)
+    ]
+    pair, facts = both.pair, []
+
+    def counting(*arguments: Any) -> Any:
+        facts.append(len(arguments[7]))
+        return pair(*arguments)
+
+    monkeypatch.setattr(both, "pair", counting)
+    events_of(sorted(given, key=lambda packet: packet[0]), Settings(batches=True, payload=False), 17 * connections)
+    assert 0 < sum(facts) <= 2 * connections * rounds
 
 
 def test_blocks_of_short_connections_are_hardly_ever_cut() -> None:

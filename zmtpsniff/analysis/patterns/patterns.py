@@ -134,29 +134,35 @@ class Patterns:
         found: list[AnyEvent | MessageBatch] = []
         looks: Counter[int] = Counter()  # by flow
         place = 0
+        sides = batch.senders[::2]
         while place < len(batch):
-            rules = [self._pairing(side) for side in batch.senders[::2]]
+            rules = [self._pairing(side) for side in sides]
             facts = tuple(
                 None if one is None else _pair_facts(one, side.src, len(batch)) or ()
-                for one, side in zip(rules, batch.senders[::2], strict=True)
+                for one, side in zip(rules, sides, strict=True)
             )
+            begin = place
             place, columns, after = core.pair(
                 batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, place, facts,
                 forwarding.announced, forwarding,
             )  # fmt: skip
-            for one, side, fact in zip(rules, batch.senders[::2], after, strict=True):
+            for one, side, fact in zip(rules, sides, after, strict=True):
                 if fact is not None and isinstance(one, RequestReply):
                     one.go_on_from(side.src, fact)
                 elif fact is not None and isinstance(one, LockStep):
                     one.go_on_from(fact)
             if columns:
                 found.append(batch.with_columns(columns))
-            for message in batch.part(place, place + 1).messages():
-                if (take := self._on_message.get(message.flow)) is not None:
+            # The facts of all connections are gathered again after each closer look. As many messages must pay for it.
+            count = 1 if place - begin >= len(sides) else len(sides)
+            closer = batch.part(place, place + count).messages()
+            flows = {side.flow for one, side in zip(rules, sides, strict=True) if one is not None}
+            for message in closer:
+                if message.flow in flows and (take := self._on_message.get(message.flow)) is not None:
                     take(message)
-                looks[message.flow] += 1
                 found += [message, *(problem for _, problem in self._problems.placed(0))]
-            place += 1
+            looks.update(message.flow for message in closer[:1])
+            place += count
         for flow, count in looks.items():
             if count > max(_FEW_LOOKS, _PART_LOOKS * len(batch)) and flow in self._conversations:
                 self._conversations[flow].is_odd = True
