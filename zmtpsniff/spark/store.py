@@ -70,12 +70,14 @@ class Store:
         """Name the folder ``location``, a path or URL. Raises LocationError if nothing can open it."""
         self.location = canonical(location)
         self._system, self._root = file_system(location)
+        self._tables: dict[str, DeltaTable] = {}
 
     def open(self) -> None:
         """Make missing tables, add missing columns, and finish the commit that an earlier run began.
 
         Raises SparkError; if there is a table or a file of others, before anything is written.
         """
+        self._tables.clear()  # others may have put a table in place of ours
         with self.at_work():
             names = (*TABLES, STATES)
             known = {name: self._known(name) for name in names}
@@ -144,10 +146,17 @@ class Store:
     # ------------------------------------------------------------------ reading
 
     def table(self, name: str) -> DeltaTable | None:
-        """A table as it is now; None if there is none. Raises SparkError, also if it is not ours."""
+        """A table as it is now; None if there is none. Raises SparkError, also if it is not ours.
+
+        Of a table that was read before, only the newer entries of its log are read.
+        """
         location = f"{self.location}/{name}"
         try:
-            found = DeltaTable(location, storage_options=delta_options())
+            found = self._tables.get(name)
+            if found is None:
+                found = DeltaTable(location, storage_options=delta_options())
+            else:
+                found.update_incremental()
             mark = found.metadata().description or ""
         except TableNotFoundError:
             return None
@@ -157,6 +166,7 @@ class Store:
             raise SparkError(f"{location}: is a table that zmtpsniff did not write; choose another folder")
         if mark != f"{MARK}{FORMAT}":
             raise SparkError(f"{location}: another version of zmtpsniff wrote this table; choose another folder")
+        self._tables[name] = found
         return found
 
     def opened(self, name: str) -> DeltaTable:
