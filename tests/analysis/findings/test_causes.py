@@ -2,7 +2,7 @@
 
 import pytest
 
-from zmtpsniff.analysis.findings.causes import in_turn
+from zmtpsniff.analysis.findings.causes import excuse_who_waits
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -15,7 +15,7 @@ def unanswered(host: str, asker: str) -> Claim:
 
 
 def severities(claims: list[Claim], answered: bool = False) -> list[str | None]:
-    return [claim.severity for claim in in_turn(claims, lambda _: answered)]
+    return [claim.severity for claim in excuse_who_waits(claims, lambda _: answered)]
 
 
 def test_the_last_of_a_chain_is_to_blame() -> None:

@@ -26,7 +26,7 @@ def test_a_host_passes_on_once_two_of_its_connections_fit(sockets: list[tuple[st
     ends = [SocketEnd(address, kind, other) for address, kind, other in sockets if address != other]
     for count, end in enumerate(ends, 1):
         host.add(end, count)
-        assert host.passes == any(
+        assert host.is_relay == any(
             one.kind in takes
             and two.kind in sends
             and one.address not in (two.address, two.other)
@@ -104,7 +104,7 @@ def test_a_host_of_many_connections_that_come_and_go_learns_on() -> None:
         assert host.end(flow) is False  # the first one is open
     kept = entries(host)
     host.add(SocketEnd("10.0.0.1:40000", "DEALER", "10.0.0.3:5556"), 10_000)
-    assert host.passes
+    assert host.is_relay
     assert host.flows == [0, 10_000]
     assert kept < 5000
 
@@ -114,6 +114,6 @@ def test_of_too_many_open_connections_the_oldest_gives_way() -> None:
     for flow in range(10_000):
         host.add(SocketEnd("10.0.0.1:5555", "ROUTER", f"10.0.0.2:{flow}"), flow)
     host.add(SocketEnd("10.0.0.1:40000", "DEALER", "10.0.0.3:5556"), 10_000)
-    assert host.passes
+    assert host.is_relay
     assert 0 not in host.flows
     assert len(host.flows) < 5000

@@ -1,10 +1,22 @@
 """Claims of one cause: a socket does not answer, so the programs that wait for it do not answer either.
 
-A claim is left out if another one says the same of its socket, and better. It is a note if another one says why: its
-program waits for somebody that does not answer, or somebody that it needs cannot come in.
+Theory
+------
+
+Inquiries look at one socket each, so one fault makes several claims. Two rules leave one error of them:
+
+1. *Of two claims that say the same of a socket, one says it better* (:func:`without_repeats`). A claim that follows the
+   way of a request beats one that only counts replies; one that says that a worker is silent or has closed beats one
+   that says that requests wait there. The other one is left out.
+2. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
+   becomes a note that names the socket. So it is if that socket has an error of its own, if its host waits there, and
+   if the times fit: the cause must have begun before the effect, or hardly later.
+
+If each of several services waits for the next one in a circle, no cause is left: then all claims stay as they are.
+On the loopback interface all programs have one address, so there a claim never excuses another one.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.findings.exchanges import INFERRED
@@ -21,51 +33,57 @@ _AWAY = frozenset({"worker-closed", "service-away"})
 _SOON_NS = 1_000_000_000  # a service asks another one so soon after it was asked
 
 
-def in_turn(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> list[Claim]:
-    """The claims; notes of those who do not answer because somebody else does not come or answer.
+def excuse_who_waits(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> list[Claim]:
+    """The claims, with those as notes whose program waits for one that another claim accuses.
 
-    ``has_answered`` says whether a socket has answered anybody.
+    ``has_answered`` says whether a socket has answered any request.
     """
-    silent = [claim for claim in claims if claim.code in NOT_ANSWERING and claim.severity != "note"]
-    left = [claim for claim in claims if claim.code in _AWAY and claim.severity != "note"]
-    apart = [claim for claim in claims if claim.code in _APART and claim.severity != "note"]
-    found = [_in_turn(claim, [*silent, *left], apart, has_answered) if claim in silent else claim for claim in claims]
+    accused = [claim for claim in claims if claim.severity != "note"]
+    silent = [claim for claim in accused if claim.code in NOT_ANSWERING]
+    left = [claim for claim in accused if claim.code in _AWAY]
+    apart = [claim for claim in accused if claim.code in _APART]
+    causes = [*silent, *left]
+    found = [_excused(claim, causes, apart, has_answered) if claim in silent else claim for claim in claims]
     if left or apart or any(one.code in NOT_ANSWERING and one.severity != "note" for one in found):
         return found
     return list(claims)  # each waits for the next one in a circle
 
 
-def _in_turn(
-    claim: Claim, silent: Sequence[Claim], apart: Sequence[Claim], has_answered: Callable[[str], bool]
+def _excused(
+    claim: Claim, causes: Sequence[Claim], apart: Sequence[Claim], has_answered: Callable[[str], bool]
 ) -> Claim:
-    address = next(iter(claim.endpoints), "")
-    host = host_of(address)
-    if is_loopback(host):  # there all programs have one address
+    """The claim, as a note if one of the ``causes``, or of those that keep two programs ``apart``, explains it."""
+    host = host_of(claim.place)
+    if is_loopback(host):
         return claim
-    for other in silent:
-        sought = [*other.endpoints][-1 if other.code == "worker-closed" else 0]  # the socket whose workers left is last
-        if host in other.waiting and host_of(sought) not in claim.waiting and _is_in_turn(claim, other):
+    for cause in causes:
+        sought = [*cause.endpoints][-1] if cause.code == "worker-closed" else cause.place  # last: whose workers left
+        if host in cause.waiting and host_of(sought) not in claim.waiting and _fits_in_time(claim, cause):
             waits = f"{host} itself waits for {sought} in vain"
             return as_effect(claim, waits, f"another finding says why {sought} does not answer")
-        if claim.certainty == "possible" and sought != address and _began_before(other, claim):
+        if claim.certainty == "possible" and sought != claim.place and _began_long_before(cause, claim):
             return as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
     is_apart = any(host_of(one) == host for other in apart for one in other.endpoints)
-    if is_apart and claim.code != "not-passed-on" and not has_answered(address):
+    if is_apart and claim.code != "not-passed-on" and not has_answered(claim.place):
         waits = "perhaps somebody that it needs cannot come in"
         return as_effect(claim, waits, f"another finding says that a peer and {host} do not come together")
     return claim
 
 
-def _is_in_turn(claim: Claim, other: Claim) -> bool:
-    """Whether a claim may come of another one, by their times. A program that loses messages may do so at any time."""
-    seen, cause = claim.occurrences, other.occurrences
-    if (cause.first_ns or 0) > (seen.first_ns or 0) + _SOON_NS:
+def _fits_in_time(claim: Claim, cause: Claim) -> bool:
+    """Whether a claim may be the effect of a cause, which must have begun before it, or hardly later.
+
+    A program may lose messages at any time for other reasons. So of a claim that it does, the cause must also last
+    until the last message that was lost.
+    """
+    seen, cause_seen = claim.occurrences, cause.occurrences
+    if (cause_seen.first_ns or 0) > (seen.first_ns or 0) + _SOON_NS:
         return False
-    return claim.code != "not-passed-on" or (seen.last_ns or 0) - _SOON_NS <= (cause.last_ns or 0)
+    return claim.code != "not-passed-on" or (seen.last_ns or 0) - _SOON_NS <= (cause_seen.last_ns or 0)
 
 
-def _began_before(cause: Claim, claim: Claim) -> bool:
-    """Whether a claim is of the time of another one that began long before."""
+def _began_long_before(cause: Claim, claim: Claim) -> bool:
+    """Whether a cause began long before a claim, and lasted until that."""
     since_ns, until_ns = cause.occurrences.first_ns or 0, cause.occurrences.last_ns or 0
     return since_ns + _SOON_NS < (claim.occurrences.first_ns or 0) < until_ns + _SOON_NS
 
@@ -80,34 +98,23 @@ def as_effect(claim: Claim, waits: str, known: str) -> Claim:
     )
 
 
-def of_one_cause(claims: Collection[Claim]) -> list[Claim]:
-    """The claims without those that say of a socket what another one says better."""
-    workers = {next(iter(claim.endpoints), "") for claim in claims if claim.code in ("worker-silent", "worker-closed")}
-    unanswered = [claim for claim in claims if claim.code == "request-unanswered"]
-    by_ways = {claim.subject for claim in unanswered if claim.subject}
-    by_peers = {
-        next(iter(claim.endpoints), "") for claim in unanswered if not claim.subject and claim.severity != "note"
-    }
-    needless = [
-        claim
-        for claim in unanswered
-        if (claim.subject in workers | by_peers)
-        or (not claim.subject and claim.severity == "note" and next(iter(claim.endpoints), "") in by_ways)
-    ]
-    mute = {next(iter(claim.endpoints), "") for claim in claims if claim.code == "worker-silent"}
-    needless += [claim for claim in claims if claim.code == "not-passed-on" and claim.subject in mute]
-    # That jobs wait at a worker while others have nothing to do says that it is slow, too.
-    behind = {
-        next(iter(claim.endpoints)) for claim in claims if claim.code == "work-uneven" and claim.certainty == "likely"
-    }
-    needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
+def _places(claims: Iterable[Claim], *codes: str) -> set[str]:
+    """The sockets that claims with these codes are about."""
+    return {claim.place for claim in claims if claim.code in codes}
+
+
+def without_repeats(claims: Collection[Claim]) -> list[Claim]:
+    """The claims without those that say of a socket what another one says better.
+
+    Claims about a program become notes if its host is to blame, or in a late capture the service that it asks.
+    """
+    repeats = _repeats(claims)
     silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
     slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
     late = {address for claim in claims if claim.code == "capture-late" for address in claim.endpoints}
 
     def is_effect(claim: Claim) -> bool:
-        """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
-        address = next(iter(claim.endpoints), "")
+        address = claim.place
         follows_no_way = not claim.waiting if claim in slow else claim.code in NOT_ANSWERING and not claim.subject
         # Its program may have another socket on its host, or ask any service there.
         if follows_no_way and any(one != address and host_of(one) == host_of(address) for one in late):
@@ -116,4 +123,25 @@ def of_one_cause(claims: Collection[Claim]) -> list[Claim]:
             return any(host_of(address) in one.waiting for one in slow if one is not claim)
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 
-    return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in needless]
+    return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in repeats]
+
+
+def _repeats(claims: Collection[Claim]) -> list[Claim]:
+    """The claims that say of a socket what another one says better."""
+    unanswered = [claim for claim in claims if claim.code == "request-unanswered"]
+    by_ways = {claim.subject for claim in unanswered if claim.subject}
+    by_peers = {claim.place for claim in unanswered if not claim.subject and claim.severity != "note"}
+    better = _places(claims, "worker-silent", "worker-closed") | by_peers
+    mute = _places(claims, "worker-silent")
+    # That jobs wait at a worker while others have nothing to do says that it is slow, too.
+    behind = _places([claim for claim in claims if claim.certainty == "likely"], "work-uneven")
+
+    def is_repeat(claim: Claim) -> bool:
+        if claim.code == "request-unanswered":
+            is_vague = not claim.subject and claim.severity == "note" and claim.place in by_ways
+            return claim.subject in better or is_vague
+        return (claim.code == "not-passed-on" and claim.subject in mute) or (
+            claim.code == "subscriber-slow" and claim.subject in behind
+        )
+
+    return [claim for claim in claims if is_repeat(claim)]

@@ -1,4 +1,21 @@
-"""Asks all inquiries what is wrong in a system of programs."""
+"""Asks all inquiries what is wrong in a system of programs.
+
+Theory
+------
+
+A *listener* takes the messages of a connection. Most messages need no listener, and are only counted elsewhere. So a
+connection has listeners only as long as an inquiry wants its messages:
+
+- *opening*: its socket types are not known. The first messages are held, since their meaning depends on the types.
+- *begun*: both types are known. Each inquiry says by ``begin()`` whether it listens; the held messages come first.
+- *met*: the types were not announced, but a reply has its request. Inquiries listen from that reply on (``meet()``).
+- *late*: the capture lacks the handshake. Only the first message is looked at: it may show that its sender is a worker.
+- *earlier*: a later connection shows that a host passes messages on. Then its other connections are followed, too, from
+  that moment on (``earlier()``). Live, a connection is let go again if its process passes nothing on.
+
+Messages come one by one or in columns. Listeners take messages one by one; the counts of requests and the ways of
+messages also take columns, and a batch goes to them as columns where nobody else listens.
+"""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
@@ -21,7 +38,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.findings.causes import as_effect, in_turn, of_one_cause
+from zmtpsniff.analysis.findings.causes import as_effect, excuse_who_waits, without_repeats
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -52,10 +69,10 @@ from zmtpsniff.words.set_clocks import ForwardJumps, later
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
-_EARLY = 1000  # subscriptions of one connection before both sides have said what they are
-_EARLY_MESSAGES = 64  # likewise
-_EARLY_OCTETS = 65_536  # likewise, of messages
-_EARLY_FLOWS = 1000  # that have such messages
+_EARLY = 1000  # subscriptions that are held of one connection while its types are not known
+_EARLY_MESSAGES = 64  # messages that are held of one
+_EARLY_OCTETS = 65_536  # octets of these
+_EARLY_FLOWS = 1000  # connections of which messages are held
 
 
 class Diagnosis:
@@ -70,10 +87,10 @@ class Diagnosis:
     ) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply.
 
-        ``sequence`` is where publishers number their messages; None: that is found. ``sampled``: most connections are
-        not looked at, so findings that compare connections are left out.
+        ``sequence`` is the place where publishers number their messages; without it, that is found out. With
+        ``sampled``, most connections do not come here, so findings that compare connections are left out.
         """
-        self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
+        self.jumps = ForwardJumps()  # of the clock of the capture; all times in here are without them
         idle, closings, endpoints = IdleConnections(), Closings(), Endpoints(rules)
         handshakes, identities = Handshakes(), Identities()
         relays = Relays(identities, timeout_seconds)
@@ -108,166 +125,177 @@ class Diagnosis:
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
         self._beginning = [one for one in self.inquiries if type(one).begin is not Inquiry.begin]
-        # By the name of a method: those of the inquiries that define it.
+        # By the name of an Inquiry's method: that method of each inquiry that overrides it.
         self._hearers: dict[str, list[Callable[..., Any]]] = {
             name: [getattr(one, name) for one in self.inquiries if getattr(type(one), name) is not method]
             for name, method in vars(Inquiry).items()
             if callable(method)
         }
         self._dossiers = Dossiers()
-        self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
+        self._listeners: dict[int, Sequence[Listener]] = {}  # by flow
         self._early: Ledger[int, list[Message]] = Ledger(list, _EARLY_FLOWS)  # by flow, until all types are known
         self._now_ns = 0
         self.capture: Capture | None = None
 
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """Look at a batch of all events that a Sniffer gives.
+        """Take a batch of all events that a Sniffer gives.
 
-        Returns the events that are no messages, and the replies that have a request, if they are no part of a batch of
-        messages. So a caller that needs these, too, need not look at all messages again.
+        Return the rare ones: events other than messages, and replies that have a request unless they are in columns.
+        A caller that needs these need not look at all messages again.
         """
         if self.jumps:
             events = retimed(events, self.jumps.steady)
         self._pass_time(events)
-        self._tell_apart()
+        self._follow_processes()
         if not has_batches(events):
-            return self._look(events)
+            return self._take_plain(events)
         rare = []
         begin = 0
         for place, event in enumerate(events):
             if isinstance(event, MessageBatch):
-                rare += self._look(events[begin:place])
+                rare += self._take_plain(events[begin:place])
                 rare += self._take_batch(event)
                 begin = place + 1
-        return rare + self._look(events[begin:])
+        return rare + self._take_plain(events[begin:])
 
-    def _tell_apart(self) -> None:
-        """Live: hear messages no longer that no process passes on, and those that one does after all."""
+    def _follow_processes(self) -> None:
+        """Live: stop following connections whose processes pass nothing on, and follow those whose processes do."""
         for flow in self._relays.let_go(self._now_ns):
-            self._stop_hearing(flow, self._relays.take)
-        self._hear_earlier()
+            self._remove_listener(flow, self._relays.take)
+        self._follow_earlier()
 
-    def _hear_earlier(self) -> None:
-        """Hear messages of connections that began before it was known that a program passes them on."""
+    def _follow_earlier(self) -> None:
+        """Follow connections that had begun before it was known that their host passes messages on."""
         for flow in self._relays.earlier():
-            self._on_message[flow] = (*self._on_message.get(flow, ()), self._relays.take)
+            self._add_listener(flow, self._relays.take)
 
-    def _stop_hearing(self, flow: int, listener: Listener) -> None:
-        left = [one for one in self._on_message.pop(flow, ()) if one != listener]
+    def _add_listener(self, flow: int, listener: Listener) -> None:
+        self._listeners[flow] = (*self._listeners.get(flow, ()), listener)
+
+    def _remove_listener(self, flow: int, listener: Listener) -> None:
+        left = [one for one in self._listeners.pop(flow, ()) if one != listener]
         if left:
-            self._on_message[flow] = left
+            self._listeners[flow] = left
 
-    def _hear_first(self, messages: Sequence[Message]) -> None:
-        """The first messages of a connection of a ROUTER have come: perhaps its peer is a worker."""
+    def _look_for_worker(self, messages: Sequence[Message]) -> None:
+        """The first messages between a ROUTER and a peer have come. If the peer is a worker, follow the broker.
+
+        If they have no envelope, ids may show that the ROUTER asks.
+        """
         flow = messages[0].flow
-        self._stop_hearing(flow, self._hear_first)
+        self._remove_listener(flow, self._look_for_worker)
         is_followed = self._relays.follows(flow)
         if self._relays.find_worker(messages[0]):
-            self._hear_earlier()
+            self._follow_earlier()
             if not is_followed:
                 self._relays.take(messages)
         elif b"" not in messages[0].frames:
-            self._on_message[flow] = (*self._on_message.get(flow, ()), self._hear_ids)
-            self._hear_ids(messages[1:])
+            self._add_listener(flow, self._look_for_ids)
+            self._look_for_ids(messages[1:])
 
-    def _hear_ids(self, messages: Sequence[Message]) -> None:
-        """Messages of a ROUTER have no envelope. If it is known that it asks, its program may do so for others."""
+    def _look_for_ids(self, messages: Sequence[Message]) -> None:
+        """Messages of a ROUTER without envelopes have come. If an id pairs one with a request, the ROUTER asks.
+
+        Its program may ask for others, so it is followed from then on.
+        """
         for message in messages:
             if message.paired == "id":
-                self._stop_hearing_ids(message.flow)
+                self._stop_looking_for_ids(message.flow)
                 if not self._relays.follows(message.flow) and message.socket_type != "ROUTER":
                     self._relays.add_asker(message)
-                    self._hear_earlier()
+                    self._follow_earlier()
                 return
 
-    def _stop_hearing_ids(self, flow: int) -> None:
-        if self._hear_ids in self._on_message.get(flow, ()):
-            self._stop_hearing(flow, self._hear_ids)
+    def _stop_looking_for_ids(self, flow: int) -> None:
+        if self._look_for_ids in self._listeners.get(flow, ()):
+            self._remove_listener(flow, self._look_for_ids)
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
-        """Look at messages in columns; the result is that of take()."""
-        on_message, requests, relays = self._on_message, self._requests, self._relays
+        """Take messages in columns. Listeners get those that they want one by one. The result is that of take()."""
+        listeners_of, requests, relays = self._listeners, self._requests, self._relays
         flows = {side.flow for side in batch.senders}
         for flow in flows:
-            self._stop_hearing_ids(flow)  # where ids may be found, messages come one by one
+            self._stop_looking_for_ids(flow)  # where ids may be found, messages come one by one
         followed = {flow for flow in flows if relays.follows(flow)}
-        listeners = {flow: len(on_message.get(flow, ())) - (flow in followed) for flow in flows}
+        listeners = {flow: len(listeners_of.get(flow, ())) - (flow in followed) for flow in flows}
         counted = {flow for flow in flows if listeners[flow] == 1 and requests.counts_columns(flow)}
         if counted:
             requests.take_columns(batch, counted)
         if followed:
             relays.take_columns(batch, followed)
-        # Of sockets that may turn out to ask and reply, replies must come as messages until they have.
+        # Until it is known whether sockets without types ask and reply, their replies must come one by one.
         unmet = {side.flow for side in batch.senders if side.socket_type is None and (side.in_step or side.in_pairs)}
         taken = counted | {flow for flow in followed - unmet if not listeners[flow]}
         wanted = batch.split(
-            lambda side: side.flow in taken or not (side.in_step or side.in_pairs or side.flow in on_message)
+            lambda side: side.flow in taken or not (side.in_step or side.in_pairs or side.flow in listeners_of)
         )
-        found = self._look([one for one in wanted if isinstance(one, Message)], followed)
+        found = self._take_plain([one for one in wanted if isinstance(one, Message)], followed)
         return [one for one in found if not isinstance(one, Message)]
 
-    def _look(self, events: Sequence[AnyEvent], followed: Container[int] = ()) -> list[AnyEvent]:
-        """Look at events without batches of messages; the result is that of take().
+    def _take_plain(self, events: Sequence[AnyEvent], followed: Container[int] = ()) -> list[AnyEvent]:
+        """Take events without batches of messages; the result is that of take().
 
-        The messages of some connections have been ``followed`` already.
+        The messages of the connections ``followed`` have gone to the ways already, in columns.
         """
-        if self._on_message:
+        if self._listeners:
             return self._take_each(events, followed)
-        # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.
+        # Most batches are messages without listeners, so the common case is one pass that does nothing else.
         rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
         for event in rare:
             if type(event) is Message:
-                self._meet(event)
+                self._take_first_reply(event)
             else:
                 self._take_other(event)
-            if self._on_message:  # somebody wants the messages from here on
+            if self._listeners:  # the event before made one
                 begin = 1 + next(place for place, one in enumerate(events) if one is event)
                 self._take_each(events[begin:], followed)
                 break
         return rare
 
     def _take_each(self, events: Sequence[AnyEvent], followed: Container[int]) -> list[AnyEvent]:
-        """Look at a batch for inquiries that listen to messages; the result is that of take()."""
+        """Hand messages over to their listeners, in runs of one connection; the result is that of take()."""
         rare: list[AnyEvent] = []
         flow = -1
-        run: list[Message] = []  # messages of one flow, one behind the other, that are wanted
+        run: list[Message] = []
         listeners: Sequence[Listener] | None = None
         for event in events:
             if type(event) is Message:
                 if event.flow != flow:
-                    _tell(listeners, run)
+                    _hand_over(listeners, run)
                     run = []
                     flow = event.flow
-                    listeners = self._listeners(flow, followed)
+                    listeners = self._listeners_beside(flow, followed)
                 if event.latency_ns is not None:
                     rare.append(event)
                     if listeners is None or (event.inferred and not self._requests.hears(flow)):
-                        _tell(listeners, [*run, event])
+                        _hand_over(listeners, [*run, event])
                         run = []
-                        self._meet(event)
-                        listeners = self._listeners(flow, followed)
+                        self._take_first_reply(event)
+                        listeners = self._listeners_beside(flow, followed)
                         continue
                 if listeners is not None:
                     run.append(event)
             else:
-                _tell(listeners, run)
+                _hand_over(listeners, run)
                 run = []
-                flow = -1  # what comes may change who wants its messages
+                flow = -1  # the event may change the listeners
                 rare.append(event)
                 self._take_other(event)
-        _tell(listeners, run)
+        _hand_over(listeners, run)
         return rare
 
-    def _listeners(self, flow: int, followed: Container[int]) -> Sequence[Listener] | None:
-        """The listeners to the messages of a connection, but for relays if they have followed these already."""
-        listeners = self._on_message.get(flow)
+    def _listeners_beside(self, flow: int, followed: Container[int]) -> Sequence[Listener] | None:
+        """The listeners of a connection, without the ways if these have followed its messages already."""
+        listeners = self._listeners.get(flow)
         return [one for one in listeners or () if one != self._relays.take] if flow in followed else listeners
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
-        """Learn from a batch what time it is."""
+        """Learn from a batch what time it is: the time of the last event that was made when it happened.
+
+        A problem may come late, and a connection or a capture may have ended long before its event.
+        """
         for event in reversed(events):
             time_ns = event.end_ns if isinstance(event, Connection | Capture) else getattr(event, "time_ns", None)
-            # A problem may be told late, and others end after the last packet of one connection.
             if time_ns is not None and not isinstance(event, Connection | Capture | Problem):
                 self._now_ns = later(self._now_ns, time_ns)
                 break
@@ -297,7 +325,7 @@ class Diagnosis:
         elif isinstance(event, Problem):
             self._take_problem(event)
         elif isinstance(event, Connection):
-            self._on_message.pop(event.flow, None)
+            self._listeners.pop(event.flow, None)
             self._early.pop(event.flow, None)
             ended = self._dossiers.pop(event.flow)
             until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
@@ -309,35 +337,33 @@ class Diagnosis:
                 hear(event)
 
     def _take_problem(self, event: Problem) -> None:
-        if event.code in BLINDING and event.flow is not None:
-            dossier = self._dossiers.get(event.flow)
-            if dossier is not None and not dossier.blind:
-                dossier.blind = True
-                for hear in self._hearers["lose"]:
-                    hear(dossier)
+        blinded = event.flow if event.code in BLINDING else None
+        dossier = None if blinded is None else self._dossiers.get(blinded)
+        if dossier is not None and not dossier.blind:
+            dossier.blind = True
+            for hear in self._hearers["lose"]:
+                hear(dossier)
         for hear in self._hearers["problem"]:
             hear(event)
-        if event.code in BLINDING and event.flow is not None:
-            known = self._dossiers.get(event.flow)
-            if known is None or len(known.types) < 2:
-                self._begin_late(event.flow)
+        if blinded is not None and (dossier is None or len(dossier.types) < 2):
+            self._begin_late(blinded)
 
     def _begin_late(self, flow: int) -> None:
-        """The capture lacks the handshake of a connection. Its messages may matter, and the first may tell that."""
-        self._hear_earlier()
+        """The capture lacks the handshake of a connection. Its first message may show that the others matter."""
+        self._follow_earlier()
         if not self._relays.follows(flow):
-            self._stop_hearing(flow, self._hear_first)
-            self._on_message[flow] = (*self._on_message.get(flow, ()), self._hear_first)
+            self._remove_listener(flow, self._look_for_worker)
+            self._add_listener(flow, self._look_for_worker)
 
-    def _meet(self, reply: Message) -> None:
-        """A reply has its request, though the sockets have not both announced their types: analysis inferred them."""
+    def _take_first_reply(self, reply: Message) -> None:
+        """A reply has its request, though the sockets have not both announced their types: inquiries may listen now."""
         dossier = self._dossiers.at(reply)
         if self._dossiers.get(reply.flow) is None:
             return
         for meet in self._hearers["meet"]:
             listener = meet(dossier, reply)
             if listener is not None:
-                self._on_message[dossier.flow] = (*self._on_message.get(dossier.flow, ()), listener)
+                self._add_listener(dossier.flow, listener)
                 listener([reply])
 
     def _learn(self, event: Greeting | Command) -> Dossier:
@@ -347,34 +373,34 @@ class Diagnosis:
             if self._dossiers.get(event.flow) is not None:
                 self._begin(dossier)
         elif isinstance(event, Greeting) and len(dossier.types) == 1:  # ZMTP 2.0
-            self._on_message.setdefault(event.flow, [self._hold])
+            self._listeners.setdefault(event.flow, [self._hold])
         return dossier
 
     def _hold(self, messages: Sequence[Message]) -> None:
-        """Keep messages until both types are known. A peer of ZMTP 2.0 may send some as soon as it has greeted."""
+        """Hold messages until both types are known. A peer of ZMTP 2.0 may send some as soon as it has greeted."""
         flow = messages[0].flow
         early = self._early.at(flow)
         early += messages
         octets = sum(len(at_hand(frame)) for message in early for frame in message.frames)
         if len(early) > _EARLY_MESSAGES or octets > _EARLY_OCTETS:
             del self._early[flow]
-            self._stop_hearing(flow, self._hold)
+            self._remove_listener(flow, self._hold)
 
     def _begin(self, dossier: Dossier) -> None:
-        """Both sides have announced their types."""
+        """Both sides have announced their types: ask the inquiries for listeners, and hand over what was held."""
         listeners = []
         for one in self._beginning:
             listener = one.begin(dossier)
             if listener is not None:
                 listeners.append(listener)
                 for flow in one.earlier():
-                    self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
+                    self._add_listener(flow, listener)
         if self._relays.may_have_worker(dossier):
-            listeners.append(self._hear_first)
-        self._stop_hearing(dossier.flow, self._hold)
+            listeners.append(self._look_for_worker)
+        self._remove_listener(dossier.flow, self._hold)
         if listeners:
-            self._on_message[dossier.flow] = listeners
-        _tell(listeners, self._early.pop(dossier.flow, []))
+            self._listeners[dossier.flow] = listeners
+        _hand_over(listeners, self._early.pop(dossier.flow, []))
         early, dossier.early = dossier.early, []
         for event in early:
             for hear in self._hearers["subscription"]:
@@ -385,7 +411,7 @@ class Diagnosis:
     def put_aside(self, flow: int) -> tuple[Handshake | None, Dossier | None]:
         """Give those facts of a flow away that nothing else refers to: inquiries keep dossiers with both types."""
         dossier = self._dossiers.get(flow)
-        is_free = dossier is not None and len(dossier.types) < 2 and flow not in self._on_message
+        is_free = dossier is not None and len(dossier.types) < 2 and flow not in self._listeners
         return self._handshakes.put_aside(flow), self._dossiers.pop(flow) if is_free else None
 
     def take_up(self, flow: int, facts: tuple[Handshake | None, Dossier | None]) -> None:
@@ -433,19 +459,21 @@ class Diagnosis:
         for one in self.inquiries:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
-                first = claims.setdefault((claim.code, claim.subject or claim.summary), self._excused(claim))
+                key = claim.code, claim.subject or claim.summary
+                first = claims.setdefault(key, self._excused(claim))
                 if claim.waiting and not first.waiting:
-                    claims[claim.code, claim.subject or claim.summary] = first._replace(waiting=claim.waiting)
-        found = by_harm(map(finding, of_one_cause(in_turn(claims.values(), self._requests.has_answered))))
+                    claims[key] = first._replace(waiting=claim.waiting)
+        accused = excuse_who_waits(claims.values(), self._requests.has_answered)
+        found = by_harm(map(finding, without_repeats(accused)))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:
             each.peers = _concerned(peers, each.endpoints)
         return [retimed_struct(one, self.jumps.captured) for one in found] if self.jumps else found
 
-    def _waiting_for_start(self, claim: Claim) -> Claim:
-        """The claim that replies are slow; a note if they were while the service waited for another one to come."""
-        host, seen = host_of(next(iter(claim.endpoints))), claim.occurrences
+    def _excused_while_alone(self, claim: Claim) -> Claim:
+        """The claim that replies are slow, as a note if the service waited then for another one that was not there."""
+        host, seen = host_of(claim.place), claim.occurrences
         awaited = self._endpoints.waited_for(host, seen.last_ns or 0)
         if awaited:
             when = "by then, where nobody listened at first"
@@ -457,17 +485,16 @@ class Diagnosis:
         return claim._replace(severity="note", known=known)
 
     def _excused(self, claim: Claim) -> Claim:
-        """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""
+        """The claim, as a note if its program waits for another one that it cannot reach, as another finding says."""
         if claim.code == "replies-slow" and claim.severity != "note":
-            return self._waiting_for_start(claim)
+            return self._excused_while_alone(claim)
         if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
-        address = next(iter(claim.endpoints))
-        host = host_of(address)
+        host = host_of(claim.place)
         when_ns = claim.occurrences.first_ns or 0
         lost = self._endpoints.lost_by(host, when_ns)
         sought = self._endpoints.sought_by(host, when_ns) or self._handshakes.sought_by(host) or lost
-        if not sought or sought == address:
+        if not sought or sought == claim.place:
             return claim
         waits = f"{host} itself waits for {sought} in vain"
         if is_loopback(host):  # there all programs have one address
@@ -476,14 +503,14 @@ class Diagnosis:
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:
-    """The peers of the service of a finding, those first that it names, then the busiest."""
+    """The peers of the services that a finding names: first those that it names, too, then the busiest."""
     services = {row.service for row in peers if row.service in endpoints and row.peer in endpoints}
     rows = [row for row in peers if row.service in services]
     return sorted(rows, key=lambda row: (row.peer not in endpoints, -row.taken - row.given))[:_PEERS]
 
 
-def _tell(listeners: Sequence[Listener] | None, run: list[Message]) -> None:
-    """Give messages of one flow to those who want them."""
+def _hand_over(listeners: Sequence[Listener] | None, run: list[Message]) -> None:
+    """Hand messages of one connection over to its listeners."""
     if run:
         for listener in listeners or ():
             listener(run)

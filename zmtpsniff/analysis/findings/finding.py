@@ -149,6 +149,11 @@ class Claim(NamedTuple):
     problem: str | None = None  # the code of the problem that it repeats
     waiting: Container[str] = ()  # hosts that wait for the place that is named
 
+    @property
+    def place(self) -> str:
+        """The socket that it is about: the first of its endpoints; empty if it has none."""
+        return next(iter(self.endpoints), "")
+
 
 def finding(claim: Claim) -> Finding:
     """The finding of a claim."""

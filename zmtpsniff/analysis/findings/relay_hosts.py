@@ -3,9 +3,20 @@
 One ROUTER may do both, as the broker of Majordomo does. It looks like a server whose clients are of two types, until
 one of its peers says that it is ready to work. A socket whose handshake the capture lacks may do either.
 
+Theory
+------
+
+A host goes through these states:
+
+- *quiet*: it may not pass anything on. Its connections are counted by the kinds of messages that their ends take and
+  send, so that each new connection is compared with counts, and not with each other connection.
+- *relay*: one socket takes messages of a kind, and another one sends messages of that kind, to a third. It stays so,
+  and its connections are *followed*: those that are open, and all that begin later.
+- *idle*: a quiet host without open connections. The oldest of many are forgotten.
+
 Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
 machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known
-only some time after its connection began; until then its host counts.
+only some time after its connection began; until then its host counts, and a connection may be followed in vain.
 """
 
 from collections import defaultdict
@@ -17,11 +28,11 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.ledger import Key, Ledger
 from zmtpsniff.analysis.ways.way_connections import PROCESS_PATIENCE_NS, ProcessOf
 
-_OPEN = 4096  # connections of one host
-_ENDED = 500  # likewise: a program may do its work in turns, over connections of which one is over when the next begins
-_IDLE = 500  # hosts without open connections; live, each short-lived process is one
+_OPEN = 4096  # open connections of one host that are counted
+_ENDED = 500  # connections that are over: a program may close the one before it opens the next
+_IDLE = 500  # idle hosts; live, each short-lived process is one
 
-# By type, the kinds of messages that it takes or sends; pushed: requests that a PUSH answers, or these answers.
+# By type, the kinds of messages that it takes or sends. "pushed" are requests that a PUSH answers, or these replies.
 _UNKNOWN = ""
 _TAKES = {"ROUTER": ("request", "pushed"), "DEALER": ("pushed",), "REP": ("request",), "PULL": ("job",)}
 _TAKES |= {"SUB": ("publication",), "XSUB": ("publication",), _UNKNOWN: ("request",)}
@@ -47,7 +58,7 @@ class _SocketEnds:
         self._pairs: dict[tuple[str, str], int] = {}
 
     def count(self, end: SocketEnd, by: int) -> None:
-        """One more, or one less."""
+        """Count one end more or less: ``by`` is 1 or -1."""
         self._count += by
         address, _, other = end
         _count(self._addresses, address, by)
@@ -55,9 +66,9 @@ class _SocketEnds:
         _count(self._pairs, (address, other), by)
 
     def has_third(self, end: SocketEnd) -> bool:
-        """Whether one of them is of another socket than both of this connection, and leads to another socket, too.
+        """Whether one of the ends belongs to another socket than those of this connection, and leads to a third one.
 
-        It counts those that do not qualify instead of looking at each: a host may have thousands.
+        The ends that do not qualify are counted, instead of looking at each: a host may have thousands.
         """
         address, kind, other = end
         same = self._addresses.get(address, 0) + self._addresses.get(other, 0)
@@ -74,12 +85,12 @@ def _count(table: dict[Key, int], key: Key, by: int) -> None:
 
 
 class RelayHost:
-    """The sockets of a host, and whether it may pass something on."""
+    """A host, its connections, and whether it may pass something on."""
 
     def __init__(self) -> None:
         """Start without any."""
-        self.flows: list[int] = []  # the connections that are open when it is known to pass something on
-        self.passes = False
+        self.flows: list[int] = []  # the connections that were open when it became a relay
+        self.is_relay = False
         self._open: dict[int, list[SocketEnd]] = {}  # by flow
         self._ended: dict[int, list[SocketEnd]] = {}
         takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
@@ -87,30 +98,30 @@ class RelayHost:
         self._sides = ((_TAKES, takers, senders), (_SENDS, senders, takers))
 
     def add(self, socket: SocketEnd, flow: int) -> bool:
-        """One more end of a connection; returns whether the host may pass something on from now on."""
-        if self.passes:
+        """Add an end of a connection. Return whether that makes the host a relay."""
+        if self.is_relay:
             return False
         self._open.setdefault(flow, []).append(socket)
         for kinds, own, others in self._sides:
             for kind in kinds.get(socket.kind, ()):
                 own[kind].count(socket, 1)
-                self.passes = self.passes or others[kind].has_third(socket)
-        if self.passes:
-            self.pass_on()
+                self.is_relay = self.is_relay or others[kind].has_third(socket)
+        if self.is_relay:
+            self.become_relay()
         elif len(self._open) > _OPEN:
             self._forget_oldest(self._open)
-        return self.passes
+        return self.is_relay
 
-    def pass_on(self) -> None:
-        """It is known to pass something on."""
-        self.passes = True
+    def become_relay(self) -> None:
+        """From now on its connections are followed: nothing needs to be counted any more."""
+        self.is_relay = True
         self.flows = [*self._open]
         self._open, self._ended = {}, {}
         for _, ends, _ in self._sides:
             ends.clear()
 
     def end(self, flow: int) -> bool:
-        """A connection is over. Returns whether it was the last one of a host that passes nothing on so far."""
+        """A connection is over. Return whether the host is quiet, and has become idle by that."""
         ends = self._open.pop(flow, None)
         if ends is None:
             return False
@@ -127,40 +138,40 @@ class RelayHost:
 
 
 class RelayHosts:
-    """The connections whose messages a host may take, or send, to pass them on."""
+    """All hosts, and the connections of relays: those that are to be followed."""
 
     def __init__(self) -> None:
         """Start without any."""
         self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
         self.followed: set[int] = set()
-        """Those connections that are open."""
+        """The open connections that are followed."""
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
         self._brokers: Ledger[str, None] = Ledger()  # sockets that take requests and give them to workers
-        self._idle: dict[str, None] = {}  # those without open connections; the one that became so first is the first
-        self._open: dict[int, Dossier] = {}
-        self._earlier: list[int] = []  # connections of hosts that pass something on since the last look
-        self._unknown: dict[int, int] = {}  # followed ones without known processes, and until when these may be found
-        self._known: dict[int, list[str]] = {}  # open connections with known processes: their names
+        self._idle: dict[str, None] = {}  # idle hosts; the one that became idle first is the first
+        self._open: dict[int, Dossier] = {}  # all open connections
+        self._earlier: list[int] = []  # connections of hosts that became relays since the last call of earlier()
+        self._unknown: dict[int, int] = {}  # followed connections without known processes: until when to look for these
+        self._known: dict[int, list[str]] = {}  # open connections with known processes: the names of both
 
     def may_pass_on(self, address: str) -> bool:
         """Whether the host of a socket may pass something on."""
         host = self._hosts.get(host_of(address))
-        return host is not None and host.passes
+        return host is not None and host.is_relay
 
     def begin(self, dossier: Dossier) -> bool:
-        """Both sides of a connection have announced their types. Returns whether it is to be followed."""
-        if dossier.flow in self._open:  # octets before that are missing
+        """Both sides of a connection have announced their types. Return whether it is to be followed."""
+        if dossier.flow in self._open:  # begin_late() has had it
             return dossier.flow in self.followed
         self._open[dossier.flow] = dossier
-        passes = self._add(dossier, [host_of(address) for address in dossier.types])
-        if passes:
+        has_relay = self._add(dossier, [host_of(address) for address in dossier.types])
+        if has_relay:
             self._follow(dossier)
-        return passes
+        return has_relay
 
     def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
-        """The capture lacks all or some of the handshake of two sockets.
+        """The capture lacks all or some of the handshake of two sockets, so their types may not be known.
 
-        Programs that one address does not tell apart would all look like brokers, and each the asker of all.
+        Programs that share an address would all look like brokers then: their connections are left out.
         """
         is_shared = is_loopback(ends[0]) or host_of(ends[0]) == host_of(ends[1])
         if (
@@ -172,7 +183,7 @@ class RelayHosts:
             self._earlier.append(flow)
 
     def _add(self, dossier: Dossier, names: Sequence[str]) -> bool:
-        """Add the ends of a connection to these hosts. Returns whether one of them may pass something on."""
+        """Add the ends of a connection to the hosts with these names. Return whether one of these is a relay."""
         (one, kind), (other, other_kind) = dossier.types.items()
         hosts = [self._hosts.at(name) for name in names]
         for name in names:
@@ -181,21 +192,21 @@ class RelayHosts:
             if host.add(end, dossier.flow):
                 self._earlier += host.flows
             if end.address in self._brokers:
-                self._pass_on(host)
-        return any(host.passes for host in hosts)
+                self._make_relay(host)
+        return any(host.is_relay for host in hosts)
 
-    def _pass_on(self, host: RelayHost) -> None:
-        if not host.passes:
-            host.pass_on()
+    def _make_relay(self, host: RelayHost) -> None:
+        if not host.is_relay:
+            host.become_relay()
             self._earlier += host.flows
 
     def add_broker(self, flow: int, address: str) -> None:
-        """A peer of this socket said that it is ready to work: messages of all its peers are to be followed."""
+        """A socket has a worker, so it is a broker's: its host is a relay."""
         self._brokers.at(address)
         dossier = self._open.get(flow)
         if dossier is not None:
             names = self._known.get(flow) or [host_of(one) for one in dossier.types]
-            self._pass_on(self._hosts.at(names[[*dossier.types].index(address)]))
+            self._make_relay(self._hosts.at(names[[*dossier.types].index(address)]))
 
     def _follow(self, dossier: Dossier) -> None:
         self.followed.add(dossier.flow)
@@ -203,7 +214,7 @@ class RelayHosts:
             self._unknown[dossier.flow] = dossier.start_ns + PROCESS_PATIENCE_NS
 
     def earlier(self) -> list[Dossier]:
-        """The connections that began before, and that are to be followed from now on."""
+        """The open connections of hosts that became relays since the last call. They are followed from now on."""
         found = [self._open[flow] for flow in sorted({*self._earlier} - self.followed) if flow in self._open]
         self._earlier.clear()
         for dossier in found:
@@ -211,7 +222,7 @@ class RelayHosts:
         return found
 
     def tell_apart(self, now_ns: int) -> list[int]:
-        """Live: the connections not to follow any more, now that their processes are known. It is ``now_ns``."""
+        """Live: the connections that are followed no longer, since their processes, known now, pass nothing on."""
         left: list[int] = []
         process_of = self.process_of
         if process_of is None:
@@ -231,7 +242,7 @@ class RelayHosts:
         return left
 
     def end(self, flow: int) -> bool:
-        """A connection is over. Returns whether it was followed."""
+        """A connection is over. Return whether it was followed."""
         dossier = self._open.pop(flow, None)
         self._unknown.pop(flow, None)
         names = self._known.pop(flow, [])

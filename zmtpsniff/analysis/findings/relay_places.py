@@ -1,4 +1,16 @@
-"""Programs that messages of ways come to: how long each has them, and which it loses."""
+"""Places: programs that messages of ways come to, how long each has them, and which go no further.
+
+Theory
+------
+
+A place counts what the ways tell of one program. Its *inside* times are those in which it worked on a message. What it
+*held* is that and the time in which it worked on others meanwhile: a queue inside the program is its own, but for a
+service that asks others.
+
+A publication is *missing* if it went no further, though an earlier one of its topic did: before that one, no
+subscriber may have asked for the topic. Once a later one goes on, the missing ones are lost. If none does, the proxy
+may hold them, or its subscribers have gone.
+"""
 
 from collections.abc import Sequence
 from heapq import heappush, heappushpop
@@ -17,55 +29,56 @@ from zmtpsniff.analysis.ways.delays import Passage
 from zmtpsniff.analysis.ways.hops import BY_SERVICES, Hop, SharedFacts
 
 LEAST_SLOW = 3
-"""So many slow messages are no accident."""
+"""So many slow messages are no chance."""
 STOPPED = 3
-"""Messages in a row that went no further."""
+"""A program that passes so many messages in a row on no further has stopped."""
 STOPPED_NS = 1_000_000_000
-_TASKS = 8
-_BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
-_TOPICS = 1000
-_SLOWEST = 4
-_UNCOUNTED = 1000  # times
-_PEERS = 64  # to which a program passes requests on
+"""It has not passed anything on for so long, either."""
+_TASKS = 8  # tasks of one place that are told apart
+_BY_CHANCE = 8  # where so many slow ones are expected, that there are none is rarer than one case in a thousand
+_TOPICS = 1000  # topics of one place, and missing publications of one topic
+_SLOWEST = 4  # slow messages that are remembered of one place
+_UNCOUNTED = 1000  # times that wait to be counted together
+_PEERS = 64  # peers to which a place passes requests on
 ANSWERING = "between taking a request and answering it"
-"""The work of a program that passes nothing on."""
+"""The work of a program that passes nothing on, in words."""
 
 
 class SlowPassage(NamedTuple):
-    """A message that a place had for long; the slower is the greater."""
+    """A message that a place had for long; the slower one compares as greater."""
 
-    own_ns: int
+    own_ns: int  # how long the place had it
     time_ns: int
     packet: int
     flow: int
     waiting: str  # the host that waits for the program
-    words: str
-    ends: tuple[str, str]  # the sockets between which it went on
+    words: str  # the work of the program
+    ends: tuple[str, str]  # the sockets of the leg as which it was passed on
     shared: SharedFacts  # of the connection over which it came
 
     @property
     def is_work(self) -> bool:
-        """Whether the place gives work to its peer, which had asked for some, as may be seen only later."""
+        """Whether it was a READY, and the place gave the worker a request then. That may be known only later."""
         return self.shared.upstream == self.ends[0]
 
 
 class Losses(msgspec.Struct, eq=False):
     """Messages that went no further."""
 
-    seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
+    seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and fate
     waits: dict[str, None] = {}  # hosts that wait for them
-    questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
-    closed_ns: int = 0  # when the program closed the connection of one of them for the last time
+    questions: dict[str, int] = {}  # by socket: when the program first asked it in vain
+    closed_ns: int = 0  # when the program last closed a connection over which one of them had come
 
-    def add(self, kind: str, why: str, hop: Hop) -> None:
+    def add(self, kind: str, fate: str, hop: Hop) -> None:
         """A message went no further."""
-        if why == "closed":
+        if fate == "closed":
             self.closed_ns = max(self.closed_ns, hop.stream.shared.closed_ns or 0)
-        self.seen.setdefault((kind, why), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
+        self.seen.setdefault((kind, fate), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
         self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
 
-    def with_those(self, others: "Losses") -> "Losses":
-        """These and the others."""
+    def joined_with(self, others: "Losses") -> "Losses":
+        """These losses and the others together."""
         both = Losses()
         for one in (self, others):
             both.waits |= one.waits
@@ -81,34 +94,34 @@ class RelayPlace:
 
     def __init__(self) -> None:
         """Start without any messages."""
-        self.at = ""  # the socket that took the first
-        self.pushes_replies = False  # its replies come on another connection
-        self.seems_to_pass_on = False  # of a late connection, messages go on, perhaps by equal octets alone
-        self.upstream = ""  # the socket that gave the first
-        self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
+        self.at = ""  # the socket that took its first message
+        self.upstream = ""  # the socket that sent that one
+        self.pushes_replies = False  # its replies go by a PUSH, on another connection
+        self.seems_to_pass_on = False  # messages of a late connection go on from here, perhaps by equal octets alone
+        self.tasks: dict[Octets, None] = {}  # the tasks that its requests name, up to one more than are told apart
         self.forget_times()
-        self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
-        self.latest_ns = 0  # so long after they were sent first, at most
-        # By its socket and its peer's, to which it passes requests on: the type of the peer.
+        self.late = Occurrences()  # messages that the network lost, so it got them when TCP sent them again
+        self.latest_ns = 0  # the longest time until TCP had sent one of these again
+        # By its socket and its peer's, between which it passes requests on: the type of the peer.
         self.asks: dict[tuple[str, str], str] = {}
         self.queue = QueueCount()
-        self.passed = 0
-        self.first = 0  # of them those that are on their way there, not back
-        self.passed_ns = 0  # the last time
+        self.passed = 0  # how many messages it passed on or answered
+        self.forth = 0  # those of them that were on their way forth, not back
+        self.passed_ns = 0  # when it passed on, or answered, the latest
         self.lost = Losses()
-        self.stuck = Losses()  # messages that it has had for long now, while their ways may go on
-        # Of publications, by topic: those that went no further since the last one of that topic that did.
+        self.stuck = Losses()  # messages that it has had for long, while their ways are open
+        # By topic: the missing publications, since the last one of that topic that went on.
         self.missing: Ledger[Octets, list[Hop]] = Ledger(limit=_TOPICS)
 
     def forget_times(self) -> None:
-        """Drop all times: a program that passes messages on may have done so when it seemed to answer."""
+        """Drop all times: the program passes messages on, and may have done so when it seemed to answer them itself."""
         self._inside = Sketch()
         self._held = Sketch()
-        self._inside_ns: list[int] = []  # that are to be counted
+        self._inside_ns: list[int] = []  # times that wait to be counted
         self._held_ns: list[int] = []
-        self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
+        self.network = Sketch()  # how long the packets were on their way to its host and back, where that is known
         self.slowest: list[SlowPassage] = []  # a heap
-        self._least_slow_ns = -1  # of these, once there are enough
+        self._least_slow_ns = -1  # the least time in it, once it is full
 
     @property
     def inside(self) -> Sketch:
@@ -118,12 +131,12 @@ class RelayPlace:
 
     @property
     def held(self) -> Sketch:
-        """The same with the time in which it worked on others."""
+        """How long it worked on each message, and on others meanwhile."""
         self._count()
         return self._held
 
     def _count(self) -> None:
-        """Count the times that wait for it, which is quicker for many at once."""
+        """Count the times that wait: it is quicker for many at once."""
         self._inside.add_each(self._inside_ns)
         self._held.add_each(self._held_ns)
         self._inside_ns.clear()
@@ -149,7 +162,7 @@ class RelayPlace:
         self.passed += 1
         self.pushes_replies = self.pushes_replies or one.taken.stream.pushed_forms is not None
         if not taken.reply:
-            self.first += 1
+            self.forth += 1
             self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = passed.stream.dst_kind
@@ -159,7 +172,7 @@ class RelayPlace:
             asks = taken.stream.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
             waiting = host_of(taken.src if asks else passed.dst)
             slow = SlowPassage(
-                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst),
+                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _work_in_words(one), (passed.src, passed.dst),
                 taken.stream.shared,
             )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
@@ -167,31 +180,37 @@ class RelayPlace:
                 self._least_slow_ns = self.slowest[0].own_ns
 
     def _note_task(self, hop: Hop) -> None:
-        """Learn which task a message is for; of a request that nobody saw before a broker sent it that is not known."""
+        """Learn which task a message is for. If the capture lacks the client's request, that is not known."""
         way = hop.way
         if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
             self.tasks[way.first.topic if way.kind == "request" else b""] = None
 
     def has_stopped(self, seen: Occurrences, now_ns: int) -> bool:
-        """Whether it passed nothing on since it took these messages, which went no further."""
+        """Whether it has passed nothing on since it took the first of these messages, for long enough."""
         begun_ns = seen.first_ns or 0
         return seen.count >= STOPPED and begun_ns >= self.passed_ns - STOPPED_NS <= now_ns - 2 * STOPPED_NS
 
     def loses(self, what: tuple[str, str]) -> float:
-        """How many messages of this kind went no further for this reason, to one that it passed on; 0 of a few."""
+        """How many messages of a kind had a fate, for each that it passed on; 0 if they are a few.
+
+        ``what`` is the kind and the fate.
+        """
         count = sum(one.seen[what].count for one in (self.lost, self.stuck) if what in one.seen)
         return count / max(self.passed, 1) if count >= LEAST_SLOW else 0
 
     def does_the_same(self, other: "RelayPlace") -> bool:
-        """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
+        """Whether one socket gives both the same work.
+
+        A PUSH or DEALER gives any work to any peer. A ROUTER may have a peer for each task.
+        """
         if self.upstream != other.upstream:
             return False
         return max(len(self.tasks), len(other.tasks)) > _TASKS or not self.tasks.keys().isdisjoint(other.tasks)
 
     def rare_ns(self, team: Sequence["RelayPlace"]) -> int:
-        """How long the others of a team have one message in a hundred, if this one is slow far more often; else 0.
+        """The time that others of a team exceed with one message in a hundred, if this one is slow far more often.
 
-        They must have had so many messages that they would have been slow, too, if that were chance.
+        It is 0 if this one is not, or if the others had so few messages that it may be chance that they were not slow.
         """
         if not team:
             return 0
@@ -201,25 +220,25 @@ class RelayPlace:
         return rare_ns if slow >= LEAST_SLOW and expected >= _BY_CHANCE else 0
 
     def slow(self, over_ns: int) -> int:
-        """How many messages it had for longer, with the time in which it worked on others; each counts once."""
+        """How many messages it held for longer."""
         return self.held.above(over_ns)
 
     def hurts(self, usual_ns: int) -> bool:
-        """Whether it matters that its work usually takes so long: others wait behind it, or it is long in itself."""
-        return usual_ns > LONG_NS or self.slow(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.first)
+        """Whether it matters that its work usually takes so long: the time is long in itself, or messages queue up."""
+        return usual_ns > LONG_NS or self.slow(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.forth)
 
     @property
     def usual_ns(self) -> int:
-        """How long it usually has a message, with the way to its host and back."""
+        """How long it usually works on a message, with the way of the packets to its host and back."""
         return self.inside.percentile(50) + self.network_ns
 
     @property
     def network_ns(self) -> int:
-        """How long the packets usually are on their way to its host and back; 0 if that is not known of most."""
+        """How long the packets usually are on their way to its host and back; 0 if that is known of few only."""
         return self.network.percentile(50) if 2 * self.network.count > self.inside.count else 0
 
     def publish(self, hop: Hop) -> None:
-        """The program took a publication. If it went on, those of its topic before it that did not are lost."""
+        """The program took a publication. If it passed that on, the missing ones of the topic are lost."""
         topic = hop.topic
         if hop.is_passed_on:
             for missing in self.missing.pop(topic, ()):
@@ -230,7 +249,7 @@ class RelayPlace:
             self.missing[topic].append(hop)
 
 
-def _doing(one: Passage) -> str:
+def _work_in_words(one: Passage) -> str:
     """The work of a program on a message, in words."""
     if one.passed.reply and not one.taken.reply:
         return ANSWERING

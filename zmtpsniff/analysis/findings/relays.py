@@ -14,7 +14,13 @@ nothing comes of it any more. A program whose next peers have all closed their c
 to blame.
 
 Following messages costs time, so this inquiry hears only connections of hosts that may pass something on: those with a
-socket that takes messages and another one that sends them, to a third.
+socket that takes messages and another one that sends them, to a third
+(:mod:`~zmtpsniff.analysis.findings.relay_hosts`).
+
+A *place* is a program that messages came to (:mod:`~zmtpsniff.analysis.findings.relay_places`). Each way that is over
+is counted at its places: the time at each, and the fate of its last message at the last one. A *fate* is the reason why
+the way ended (``Why`` of its record), or one of those below that the record does not know. Ways that are open are
+counted for each look, and forgotten behind it: they may still end well.
 """
 
 from collections import deque
@@ -26,7 +32,7 @@ from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
-from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
 from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
@@ -58,30 +64,31 @@ from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 
-_LEAST = 5  # messages that a program has passed on, before anybody says that it passes on
+_LEAST = 5  # a program that passed on so many messages passes messages on
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
-_WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a ROUTER
+_WORKERS = frozenset({"DEALER", "REQ"})  # types of workers that tell a ROUTER that they are ready
 _MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
-_ALIKE = 3  # workers one of which loses at most so many times as much as another one filter jobs on purpose
-_SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
+_ALIKE = 3  # if one worker loses at most so many times as much as another one, both filter jobs on purpose
+_SETTLED_NS = 1_000_000_000  # a message that a program has not passed on for so long is lost, or waits
 _AT_ONCE_NS = 10_000_000  # a proxy may take so long to pass something on
-_OWN = 1000
-_LEFT = 64  # subscribers of one socket
+_OWN = 1000  # requests of brokers that are remembered
+_LEFT = 64  # subscribers of one socket that left
 _GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
-_UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
-_GIVEN_UP = "given-up"  # the same, though not for long
-_ANSWERED_FOR = "answered-for"  # its worker closed with it in hand, and its broker answered in the worker's place
-_OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack where it went
-_DROPPED = frozenset({"closed", "not-forwarded"})  # questions of services that asked again, or did without
-_HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
+# Fates beside those of the record of a way:
+_UNANSWERED = "unanswered"  # as not-answered, and the asker waited for longer than the timeout, or gave up
+_GIVEN_UP = "given-up"  # as not-answered, and the asker gave up early, though later than usual replies come
+_ANSWERED_FOR = "answered-for"  # a worker closed its connection with it in hand, and its broker answered in its place
+_OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack the connection on which it was passed on
+_DROPPED = frozenset({"closed", "not-forwarded"})  # of questions of services that asked again, or did without
+_HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # such a message is in a queue perhaps
 _PASSING_ADVICE = (
     "Look at what that program did at the time named: it paused, or worked on other messages. If messages often wait "
     "behind others there, more programs like it help."
 )
-_LOST = {  # why a way ended: what the place did, in words
+_LOST = {  # by fate: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
@@ -90,7 +97,7 @@ _DISORDER = "; but the packets are out of order, so zmtpsniff may take one messa
 
 
 def _wait(hosts: Iterable[str]) -> str:
-    """Hosts that wait for a program, in words."""
+    """The hosts that wait for a program, as a clause."""
     names = list(dict.fromkeys(hosts))
     return f"{listed(names)} {'waits' if len(names) == 1 else 'wait'} for it"
 
@@ -101,22 +108,23 @@ class Relays(Inquiry):
     def __init__(self, identities: Identities, timeout_seconds: float = REPLY_SECONDS) -> None:
         """``timeout_seconds`` is how long a request may wait; ``identities`` knows whom a ROUTER may ignore."""
         self._identities = identities
-        self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
+        self._timeout_ns = timeout_ns(timeout_seconds)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
-        # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
+        # By a bound socket, or a client's host, and its peer: when the peer closed its last connection.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
-        # Also by a socket and a type: when any such peer connected; one of any type, if that is empty.
+        # Likewise, when the peer last connected; also by a socket and a type of peers, "" for any type.
         self._met: Ledger[tuple[str, str], int] = Ledger(int)
-        self._waited: Ledger[tuple[str, str], None] = Ledger()  # sockets, and receivers that had no room
-        self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
-        self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
-        # Likewise: the last times when one was, or when a subscriber left.
+        self._waited: Ledger[tuple[str, str], None] = Ledger()  # pairs of a sender and a receiver that had no room
+        self._unreached: Ledger[str, int] = Ledger(int)  # by socket: since when it acknowledges nothing any more
+        self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled last
+        # Likewise: the last times when a topic was cancelled, or a subscriber left.
         self._left: Ledger[str, deque[int]] = Ledger(partial(deque, (), _LEFT))
-        self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
-        self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
-        # By the program and the body: publications that nobody sent it. Where clocks differ, they may come there later.
+        # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
+        self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
+        self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
+        # By program and body: how many publications it sent before it took them. Where clocks differ, it may seem so.
         self._sent_first: Ledger[tuple[str, int], int] = Ledger(int)
         self._is_cut = False  # packets lack their last octets
 
@@ -127,7 +135,7 @@ class Relays(Inquiry):
     # ------------------------------------------------------------------ listening
 
     def begin(self, dossier: Dossier) -> Listener | None:
-        """Hear the messages of hosts that may pass something on."""
+        """Follow the messages of a connection if one of its hosts may pass something on."""
         one, other = dossier.types
         for mine, peer in ((one, other), (other, one)):
             for key in ((mine, ""), (mine, dossier.types[peer]), (host_of(mine), peer)):
@@ -138,15 +146,16 @@ class Relays(Inquiry):
         return self.take
 
     def may_have_worker(self, dossier: Dossier) -> bool:
-        """Whether one side of a connection may be a worker, and the other one its broker, as nobody knows so far.
+        """Whether one side of a connection may be a worker of the other one, and that is not known yet.
 
-        Live, a connection is perhaps followed only until its processes are known.
+        Where a connection is followed anyway, that need not be known. But live, it may be followed only until its
+        processes are known.
         """
         is_settled = self.follows(dossier.flow) and self._hosts.process_of is None
         return not is_settled and {*dossier.types.values()} in _MAY_WORK
 
     def find_worker(self, first: Message) -> bool:
-        """Follow a broker if the first message of such a connection is its worker's; returns whether it is."""
+        """Follow a broker if the first message of a connection is the READY of its worker. Return whether it is."""
         broker = first.dst
         if first.socket_type is None:  # the capture lacks READY, but each message of Majordomo has a header
             broker = next(filter(has_bound_port, (first.src, first.dst)), "")
@@ -158,18 +167,18 @@ class Relays(Inquiry):
         return True
 
     def add_asker(self, reply: Message) -> None:
-        """A ROUTER got a reply, so it gives work to its peers, perhaps for others of them."""
+        """A ROUTER got a reply, so it asks its peers, perhaps for others of them: follow it as a broker."""
         self._hosts.add_broker(reply.flow, reply.dst)
 
     def earlier(self) -> Sequence[int]:
-        """Connections that began before, and whose messages matter now."""
+        """The connections that began before it was known that their host passes something on."""
         found = self._hosts.earlier()
         for dossier in found:
             self._ways.connections.connect(dossier)
         return [dossier.flow for dossier in found]
 
     def let_go(self, now_ns: int) -> Sequence[int]:
-        """Live: connections whose messages do not matter any more, now that their processes are known."""
+        """Live: the connections that are followed no longer, since their processes pass nothing on."""
         found = self._hosts.tell_apart(now_ns)
         for flow in found:
             self._ways.stop_following(flow)
@@ -201,7 +210,7 @@ class Relays(Inquiry):
         self._ways.pause(pause)
 
     def problem(self, event: Problem) -> None:
-        """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
+        """Note what the capture lacks, and messages without delimiter, which their receivers drop."""
         self._ways.see_problem(event)
         self._is_cut = self._is_cut or event.code == "packets-cut"
         if event.code in BLINDING and event.src and event.dst and event.flow is not None:
@@ -210,13 +219,13 @@ class Relays(Inquiry):
             self._undelimited.at((event.flow, event.packet))
 
     def origin(self, flow: int, packet: int) -> str:
-        """The socket that sent a message without delimiter first, if brokers passed it on; else an empty one."""
+        """The socket that sent a message without delimiter first, if brokers passed it on; else ""."""
         return self._undelimited.get((flow, packet), "")
 
     def repeater(self, flow: int, packet: int) -> str:
-        """The socket of a broker that sent the request of a reply once more than it took it; else an empty one.
+        """The socket of a broker that sent a request twice, of which this is the reply; "" if no broker did.
 
-        No socket had sent it that request, but it passed the reply back, in the envelope of a request taken before.
+        The broker took the request once. It passed the reply to the second one back in the envelope of the first.
         """
         for way in self._own:
             first = way.first
@@ -255,11 +264,11 @@ class Relays(Inquiry):
             self._ways.end_unfollowed(event)
 
     def passes_on(self, address: str) -> bool:
-        """Whether the program of this socket has passed on what it took, so that others may be to blame."""
+        """Whether the program of this socket has passed on a message, so that others may be to blame."""
         return self._ways.programs[address].longest_relay_ns >= 0
 
     def may_pass_on(self, address: str) -> bool:
-        """Whether it has, or seems to have, or may have where nothing joins messages that are cut short."""
+        """Whether it has passed one on, or seems so, or may have done it unseen: messages cut short join no others."""
         place = self._places.get(self._ways.programs[address].sockets[0])
         if self.passes_on(address) or (place is not None and place.seems_to_pass_on):
             return True
@@ -268,62 +277,68 @@ class Relays(Inquiry):
     # ------------------------------------------------------------------ places
 
     def _take_ways(self, ways: Iterable[OpenWay]) -> None:
-        """Ways are over."""
+        """Ways are over: count each at its places."""
         for way in ways:
-            self._take_way(way)
+            if not way.is_signal:
+                self._take_way(way)
 
     def _take_way(self, way: OpenWay) -> None:
-        if way.is_signal:
-            return
-        there = [*passages(way)]
-        self._identities.hear(one.taken.flow for one in there)
-        for one in there:
-            taken, passed = one.taken, one.passed
-            place = self._place(taken.dst)
-            goes_on = taken.flow != passed.flow
-            if goes_on:
-                place.queue.add(taken, passed)
-                if taken.stream.is_late and not place.seems_to_pass_on:
-                    place.seems_to_pass_on = True
-                    place.forget_times()
-            if one.dropped is not None:
-                worker = self._place(one.dropped.dst)
-                worker.upstream = worker.upstream or one.dropped.src
-                worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
-            if not passed.is_guess and (goes_on or not self._hides(one)):
-                place.add(one)
-        first, last = way.first, way.last
+        its_passages = [*passages(way)]
+        self._identities.hear(one.taken.flow for one in its_passages)
+        for one in its_passages:
+            self._count_passage(way, one)
         if way.kind == "publication":
-            if self.passes_on(first.src):
-                self._sent_first[self._content(first.src, first)] += 1
-            for hop in way.hops:
-                if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
-                    continue
-                if hop.is_passed_on or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
-                    self._place(hop.dst).publish(hop)
+            self._count_publication(way)
             return
+        first, last = way.first, way.last
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
             self._own.append(way)
         self._end_at(way)
         for hop, why in self._ways.endings.dead_ends(way):
             if why in _DROPPED and not self._may_be_ignored(hop):
-                place = self._place(hop.dst)
-                place.upstream = place.upstream or hop.src
-                place.lost.add(way.kind, why, hop)
+                self._place_below(hop).lost.add(way.kind, why, hop)
 
-    def _hides(self, one: Passage) -> bool:
-        """Whether a program answers, and nobody knows whether it asked others for that: perhaps it always does."""
+    def _count_passage(self, way: OpenWay, one: Passage) -> None:
+        """Count the time that a program had a message of a way, if it is certain that the program passed it on."""
+        taken, passed = one.taken, one.passed
+        place = self._place(taken.dst)
+        is_relayed = taken.flow != passed.flow
+        if is_relayed:
+            place.queue.add(taken, passed)
+            if taken.stream.is_late and not place.seems_to_pass_on:
+                place.seems_to_pass_on = True
+                place.forget_times()
+        if one.dropped is not None:
+            self._place_below(one.dropped).lost.add(way.kind, _ANSWERED_FOR, one.dropped)
+        if not passed.is_guess and (is_relayed or not self._may_hide_others(one)):
+            place.add(one)
+
+    def _count_publication(self, way: OpenWay) -> None:
+        """Note at each proxy on the way of a publication whether it passed the publication on."""
+        if self.passes_on(way.first.src):
+            self._sent_first[self._content(way.first.src, way.first)] += 1
+        for hop in way.hops:
+            if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
+                continue
+            if hop.is_passed_on or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
+                self._place(hop.dst).publish(hop)
+
+    def _may_hide_others(self, one: Passage) -> bool:
+        """Whether a program that answers may have asked others meanwhile, as it perhaps always does."""
         taken = one.taken
         may_ask = taken.stream.is_late and self._hosts.may_pass_on(taken.dst) and not self.passes_on(taken.dst)
         return may_ask or self._ways.endings.may_hide_others(one)
 
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
-        """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
+        """A request or a job went no further: count it where it ended.
+
+        With ``since_ns`` it is open, and counts for this look alone, if it has waited at least since then.
+        """
         is_open = since_ns is not None
         last = way.last
-        place_on_wire = last.flow, last.packet
-        if place_on_wire in self._undelimited:
-            self._undelimited[place_on_wire] = way.first.src if way.first is not last else ""
+        key = last.flow, last.packet
+        if key in self._undelimited:
+            self._undelimited[key] = way.first.src if way.first is not last else ""
             return
         ended = self._ways.endings.ended(way)
         if ended is None and not is_open and way.kind == "request" and self._ways.endings.is_out_of_sight(way):
@@ -333,12 +348,11 @@ class Relays(Inquiry):
                 self._identities.ignore(last.flow, last.time_ns, last.packet)
             return
         if ended is not None and (ended.why != _TO_NOBODY or last.reply):
-            place = self._place(ended.at)
-            place.upstream = place.upstream or last.src
+            place = self._place_below(last)
             if since_ns is None or last.time_ns <= since_ns:
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
-                if ended.why == "not-answered" and (awaited := self._awaited(way, place)):
-                    (place.stuck if is_open else place.lost).add(way.kind, awaited, last)
+                if ended.why == "not-answered" and (fate := self._fate_of_asker(way, place)):
+                    (place.stuck if is_open else place.lost).add(way.kind, fate, last)
                 asker = self._places.get(self._ways.programs[last.src].sockets[0])
                 if asker is not None and asker is not place and not last.reply:
                     (asker.stuck if is_open else asker.lost).questions.setdefault(last.dst, last.time_ns)
@@ -349,11 +363,11 @@ class Relays(Inquiry):
             held_by.queue.hold(last, is_open=is_open)
 
     def _content(self, address: str, hop: Hop) -> tuple[str, int]:
-        """The program of a socket, and a number for the body of a publication."""
+        """The program of a socket, and the hash of the body of a publication."""
         return self._ways.programs[address].sockets[0], hop.body
 
     def _was_sent_first(self, taken: Hop) -> bool:
-        """Whether a program seems to have passed a publication on before it took it. Each that it sent counts once."""
+        """Whether a program sent a publication before it took it, as it seems. Each that it sent counts once."""
         content = self._content(taken.dst, taken)
         left = self._sent_first.pop(content, 0)
         if left > 1:
@@ -361,19 +375,23 @@ class Relays(Inquiry):
         return left > 0
 
     def _has_lost_subscriber(self, taken: Hop) -> bool:
-        """Whether a subscriber left a proxy just before a publication came there, which may have been for it alone."""
+        """Whether a subscriber left a proxy just before a publication came there: no other one may have wanted that."""
         times = (self._left.get(one, ()) for one in self._ways.programs[taken.dst].sockets)
         return any(-_AT_ONCE_NS < taken.time_ns - time_ns < _SETTLED_NS for left in times for time_ns in left)
 
     def _may_be_ignored(self, last: Hop) -> bool:
-        """Whether a ROUTER ignored the connection of a message: its program went on with those of others."""
+        """Whether a ROUTER may have ignored a message, since its sender came back with an identity that was in use.
+
+        Then the program went on with the messages of others.
+        """
         place = self._place(last.dst)
         return self._identities.has_returned(last.flow) and place.passed_ns > last.time_ns
 
-    def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
-        """The reason to tell that a client of a broker got no reply; empty if it waited hardly longer than usual.
+    def _fate_of_asker(self, way: OpenWay, place: RelayPlace) -> str:
+        """The fate of a request that is not answered, by its asker: unanswered, or given up.
 
-        The broker itself may be the place that does not answer, such as one that has no worker for a service.
+        It is "" if the asker hardly waited longer than usual, or if no broker is on the way: other inquiries tell of
+        requests that one service does not answer.
         """
         first, stream = way.first, way.first.stream
         waits = stream.src_kind == "REQ" or first.reply_is_promised
@@ -385,7 +403,14 @@ class Relays(Inquiry):
             return _UNANSWERED
         return _GIVEN_UP if gave_up and waited_ns >= max(SLOW_NS, SLOW_TIMES * place.usual_ns) else ""
 
+    def _place_below(self, hop: Hop) -> RelayPlace:
+        """The place that took a message. Its upstream is the sender, unless another one gave it messages before."""
+        place = self._place(hop.dst)
+        place.upstream = place.upstream or hop.src
+        return place
+
     def _place(self, address: str) -> RelayPlace:
+        """The place of the program with this socket."""
         place = self._places.at(self._ways.programs[address].sockets[0])
         if not place.at:
             place.at = address
@@ -420,7 +445,7 @@ class Relays(Inquiry):
         return [queue.row() for queue in queues if queue.passed and (queue.is_certain or queue.grows)]
 
     def _slow(self, place: RelayPlace, team: list[RelayPlace]) -> Iterable[Claim]:
-        """A place that takes long now and then, always, or longer than others that do the same work."""
+        """The claim that a place takes long: now and then, always, or longer than others that do the same work."""
         count = place.inside.count
         if count < _LEAST:
             return
@@ -455,7 +480,7 @@ class Relays(Inquiry):
                 often += f", those of others that do the same hardly ever over {about(rare_ns)}"
             elif 2 * slow <= count:
                 often += f", half of them under {about(max(median_ns, 1000))}"
-            few = slow < max(LEAST_SLOW, FEW_SLOW * place.first)
+            few = slow < max(LEAST_SLOW, FEW_SLOW * place.forth)
             severity = "note" if few and longest_ns < SLOW_MEDIAN_NS else None
         else:
             return
@@ -485,7 +510,7 @@ class Relays(Inquiry):
         )
 
     def _late(self, place: RelayPlace) -> Iterable[Claim]:
-        """A place that got messages late, since the network lost their packets."""
+        """The claim that a place got messages late, since the network lost their packets."""
         seen = place.late
         if seen.count < LEAST_SLOW:
             return
@@ -507,8 +532,8 @@ class Relays(Inquiry):
         )
 
     def _lost(self, place: RelayPlace, team: list[RelayPlace], now_ns: int) -> Iterable[Claim]:
-        """A place that passed messages on, and then took some that went no further."""
-        lost = place.lost.with_those(place.stuck)
+        """The claims about a place with messages that went no further, one for each fate."""
+        lost = place.lost.joined_with(place.stuck)
         for hop in self._held_publications(place):
             lost.add("publication", "not-forwarded", hop)
         for (kind, why), seen in lost.seen.items():
@@ -570,7 +595,11 @@ class Relays(Inquiry):
     def _not_passed_on(
         self, place: RelayPlace, team: list[RelayPlace], kind: str, why: str, lost: Losses, now_ns: int
     ) -> Iterable[Claim]:
-        """A place kept messages of this kind, or dropped them, though it passed others on."""
+        """The claim that a place kept messages of a kind, or dropped them, though it passed others on.
+
+        It stands only if nothing else explains the loss: that the place is not reached, that it waits for services that
+        do not answer, or that its peers have gone.
+        """
         seen = lost.seen[kind, why]
         begun_ns = seen.first_ns or 0
         if place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
@@ -619,17 +648,17 @@ class Relays(Inquiry):
         )
 
     def _silent_services(self, place: RelayPlace, lost: Losses, begun_ns: int) -> list[str]:
-        """The services that a place asked without an answer when it began to lose messages."""
+        """The services that a place asked in vain when it began to lose messages."""
         earliest_ns, latest_ns = place.passed_ns - STOPPED_NS, begun_ns + STOPPED_NS
         return [one for one, time_ns in lost.questions.items() if earliest_ns <= time_ns <= latest_ns]
 
     def _is_unreached(self, place: RelayPlace, begun_ns: int) -> bool:
-        """Whether a program acknowledged nothing any more when it began to lose messages."""
+        """Whether a place acknowledged nothing any more when it began to lose messages."""
         unreached_ns = map(self._unreached.get, self._ways.programs[place.at].sockets)
         return any(since_ns is not None and since_ns <= begun_ns + STOPPED_NS for since_ns in unreached_ns)
 
     def _held_publications(self, place: RelayPlace) -> list[Hop]:
-        """The publications that a proxy took since it passed anything on, if that is long ago."""
+        """The publications that a proxy took since it last passed one on, if it has stopped doing so."""
         held = [hop for hops in place.missing.values() for hop in hops]
         if len(held) < STOPPED:
             return []
@@ -639,9 +668,9 @@ class Relays(Inquiry):
         return held if has_stopped and max(cancelled_ns) < place.passed_ns - STOPPED_NS else []
 
     def _unanswered(self, place: RelayPlace, kind: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
-        """A place that does not answer, and somebody behind brokers waits for it.
+        """The claim that a place does not answer, while an asker on the other side of brokers waits.
 
-        That one of its requests was awaited tells of the others, too.
+        It is enough that the asker of one request waited long: all requests without reply count.
         """
         seen = lost.seen[kind, "not-answered"]
         if place.pushes_replies and not place.has_stopped(seen, now_ns):
@@ -661,7 +690,7 @@ class Relays(Inquiry):
         )
 
     def _gone_peers(self, place: RelayPlace, begun_ns: int) -> dict[str, str]:
-        """The peers that a program asks, each with its socket, if all had gone when it began to lose messages."""
+        """The peers of a place, each with the socket there, if all had gone when it began to lose messages."""
         for (mine, peer), kind in place.asks.items():
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
             again_ns = max(self._met.get(key, 0) for key in ((mine, kind), (host_of(mine), peer)))
@@ -670,10 +699,7 @@ class Relays(Inquiry):
         return {peer: mine for mine, peer in place.asks}
 
     def _last_workers(self, gone: dict[str, str], fate: str, seen: Occurrences, lost: Losses) -> Claim:
-        """The last workers of a socket closed their connections. Of a service that was bound, its absence is told.
-
-        ``fate`` says in words what became of the messages.
-        """
+        """The claim that the last workers of a socket closed their connections; ``fate`` tells of the messages."""
         workers, upstream = list(gone), next(iter(gone.values()))
         closed = "closed its connection" if len(workers) == 1 else "closed their connections"
         return Claim(
@@ -688,7 +714,7 @@ class Relays(Inquiry):
         )
 
     def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:
-        """A worker closed its connection while it had messages, and who gave it these kept sending to others."""
+        """The claim that a worker closed its connection while it had messages, and its upstream sent on to others."""
         upstream, seen = place.upstream, lost.seen[kind, "closed"]
         if self._ways.programs[upstream].sent_ns - lost.closed_ns < STOPPED_NS:
             return

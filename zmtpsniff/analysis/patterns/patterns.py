@@ -23,7 +23,7 @@ from dissectors.events import (
 )
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
-from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
 from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
@@ -86,7 +86,7 @@ class Patterns:
         self._conversations: dict[int, Conversation] = {}
         self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
         self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
-        self._rulebook = Rulebook(self._problems, self._room, int(min(timeout_seconds, 1e9) * 1e9))
+        self._rulebook = Rulebook(self._problems, self._room, timeout_ns(timeout_seconds))
         self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
         self._connections = ConnectionLog(self._problems)
         self._announced = BeaconPeers()
