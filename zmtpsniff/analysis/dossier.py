@@ -33,8 +33,9 @@ from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
-_OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
+_OWN_ID = 5  # octets of an id that a ROUTER makes: a zero (jszmq: a one) and a counter of four
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ZWS = "ZWS2.0"
 _UUID_OCTETS, _UUID_TEXT = 16, 36
 WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
@@ -77,6 +78,7 @@ class Dossier(msgspec.Struct, eq=False):
     is_declared: bool = False  # the user gave these types
     blind: bool = False  # octets are missing, so the absence of an event proves nothing
     websocket: bool = False
+    is_untyped: bool = False  # ZMTP 1.0, or a WebSocket without a mechanism: types are not announced
 
     @property
     def is_guessed(self) -> bool:
@@ -108,11 +110,17 @@ class Dossier(msgspec.Struct, eq=False):
             address: SenderType(kind, not self.is_declared, lookalike) for address, (kind, lookalike) in guesses.items()
         }
 
+    def see_version(self, event: Greeting) -> None:
+        """Learn from a greeting whether the sides will announce their types."""
+        self.websocket = event.version == _ZWS
+        self.is_untyped = event.version in (None, "1.0") or (self.websocket and event.mechanism is None)
+
     def learn(self, event: Greeting | Command) -> bool:
         """Take an announcement. Returns whether now both types are known, and were not before."""
         address, kind, identity = event.src, event.socket_type, event.identity
         if isinstance(event, Greeting):
             self.greeted_ns[address] = event.time_ns
+            self.see_version(event)
         if kind is None or address in self.types or len(self.types) == 2:
             return False
         self.types[address] = kind
@@ -162,8 +170,13 @@ class Dossiers:
 
 
 def _is_counted(frame: Octets) -> bool:
-    """Whether a frame has a routing id in the form that libzmq gives it."""
-    return isinstance(frame, bytes) and len(frame) == _OWN_ID and not frame[0]
+    """Whether a frame has a routing id in the form that libzmq or jszmq gives it; libzmq begins at a random number."""
+    return isinstance(frame, bytes) and len(frame) == _OWN_ID and (not frame[0] or frame[:2] == b"\1\0")
+
+
+def _is_named(frame: bytes) -> bool:
+    """Whether a frame has the routing id that jszmq makes of an identity: a zero in front, with which none begins."""
+    return len(frame) > 1 and not frame[0]
 
 
 def is_own_id(frame: Octets) -> bool:
@@ -181,9 +194,12 @@ def is_own_id(frame: Octets) -> bool:
 def has_envelope_inside(frames: Sequence[Octets]) -> bool:
     """Whether, behind the delimiter, a message has the envelope of a client's request: a broker or its worker sends it.
 
-    Clients have no such ids: libzmq's ROUTER makes them. A UUID may be a client's own.
+    Clients have no such ids: the ROUTER makes them. A UUID may be a client's own.
     """
-    return len(frames) > WORK_FRAMES and frames[0] == b"" and _is_counted(frames[1]) and b"" in frames[2:-1]
+    if len(frames) <= WORK_FRAMES or frames[0] != b"" or b"" not in frames[2:-1]:
+        return False
+    first = frames[1]
+    return isinstance(first, bytes) and (_is_counted(first) or _is_named(first))
 
 
 def is_of_client(frames: Sequence[Octets]) -> bool:

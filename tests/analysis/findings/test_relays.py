@@ -14,12 +14,15 @@ from dissectors.address import host_of
 from dissectors.events import Capture, Message, Payload, Problem
 from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
 from tests.analysis.ways.scenes import Scene
+from tests.analysis.ways.test_envelopes import over_websockets
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.relays import Relays
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture import files
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
@@ -679,3 +682,11 @@ def test_joined_late_unanswered_requests_are_told_with_the_last_socket_that_is_s
     assert (found.severity, found.certainty) == ("warning", "possible")
     assert found.count >= 3
     assert "got no reply" in found.summary
+
+
+def test_a_broker_on_websockets_without_a_mechanism_is_followed() -> None:
+    diagnosis = Diagnosis()
+    diagnosis.take(Patterns().take(over_websockets(rounds=80).events))
+    (relays,) = (one for one in diagnosis.inquiries if isinstance(one, Relays))
+    assert all(relays.follows(flow) for flow in (1, 2, 3, 4))
+    assert alarms(diagnosis.findings()) == []

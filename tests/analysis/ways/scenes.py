@@ -34,6 +34,12 @@ class Scene:
         src, dst = (server, client) if by_server else (client, server)
         self.events.append(Greeting(self.now_ns, 1, flow, src, dst, version="2.0", socket_type=kind))
 
+    def upgrade(self, flow: int, client: str, server: str) -> None:
+        """Both sides upgrade to a WebSocket without a mechanism, where no type is announced."""
+        self._ends[flow] = client, server
+        for src, dst in ((client, server), (server, client)):
+            self.events.append(Greeting(self.now_ns, 1, flow, src, dst, version="ZWS2.0"))
+
     def say(
         self, flow: int, *frames: Octets, by_server: bool = False, answers: Message | None = None, after_ms: float = 1
     ) -> Message:

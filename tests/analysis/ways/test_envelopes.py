@@ -141,3 +141,28 @@ def test_replies_over_two_brokers_in_any_order_have_the_envelopes_of_their_reque
         ]
         ways[client] += [reply.packet for reply in replies]
     assert [[leg.packet for leg in way.legs] for way in scene.ways()] == ways
+
+
+def over_websockets(rounds: int = 8) -> Scene:
+    """Two clients and two workers of a broker, all on WebSockets without a mechanism. jszmq gives such ids."""
+    scene = Scene()
+    for number in (1, 2):
+        scene.upgrade(number, f"10.0.1.{number}:40000", "10.0.0.1:5556")
+        scene.upgrade(2 + number, f"10.0.2.{number}:40000", "10.0.0.1:5555")
+        scene.say(number, b"", b"\1")
+    for place in range(rounds):
+        worker, client = 1 + place % 2, 3 + place // 2 % 2
+        routing_id = (b"\1\0\0\0\0", b"\0alice")[client - 3]
+        scene.say(client, b"", b"question %d" % place)
+        scene.say(worker, b"", routing_id, b"", b"question %d" % place, by_server=True)
+        scene.say(worker, b"", routing_id, b"", b"answer %d" % place)
+        scene.say(client, b"", b"answer %d" % place, by_server=True)
+    return scene
+
+
+def test_over_websockets_without_a_mechanism_no_side_announces_its_type() -> None:
+    ways = [way for way in over_websockets().ways() if len(way.legs) > 1]
+    assert [[leg.flow for leg in way.legs] for way in ways] == [
+        [client, worker, worker, client] for client, worker in ((3, 1), (3, 2), (4, 1), (4, 2)) * 2
+    ]
+    assert all(way.answered for way in ways)

@@ -372,6 +372,9 @@ class Diagnosis:
         if dossier.learn(event):
             if self._dossiers.get(event.flow) is not None:
                 self._begin(dossier)
+        elif isinstance(event, Greeting) and dossier.is_untyped and len(dossier.greeted_ns) == 2 and not dossier.types:
+            self._relays.begin_untyped(event)
+            self._begin_late(event.flow)
         elif isinstance(event, Greeting) and len(dossier.types) == 1:  # ZMTP 2.0
             self._listeners.setdefault(event.flow, [self._hold])
         return dossier

@@ -29,7 +29,7 @@ from functools import partial
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Capture, Connection, Message, Problem, Severity, Subscription
+from dissectors.events import Capture, Connection, Greeting, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
@@ -217,6 +217,10 @@ class Relays(Inquiry):
             self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
         if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
             self._undelimited.at((event.flow, event.packet))
+
+    def begin_untyped(self, event: Greeting) -> None:
+        """Both sides of a connection have greeted, and neither announces its type."""
+        self._hosts.begin_late(event.flow, event.time_ns, event.packet, (event.src, event.dst))
 
     def origin(self, flow: int, packet: int) -> str:
         """The socket that sent a message without delimiter first, if brokers passed it on; else ""."""

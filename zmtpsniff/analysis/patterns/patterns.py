@@ -347,10 +347,10 @@ class Patterns:
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(Dossier(event.flow))
             conversation.dossier.blind = event.flow in self._blinded
-            conversation.dossier.websocket = event.version == "ZWS2.0"
+            conversation.dossier.see_version(event)
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
-            if event.version in (None, "1.0") or (conversation.dossier.websocket and event.mechanism is None):
+            if conversation.dossier.is_untyped:
                 self._infer(conversation, event.src, event.dst)
         if conversation.inference is not None and event.identity:
             conversation.inference.name()

@@ -54,8 +54,9 @@ class WayConnection(msgspec.Struct, eq=False):
 
     @property
     def is_late(self) -> bool:
-        """Whether the capture lacks its beginning: neither side announced anything."""
-        return not (self.dossier.greeted_ns or any(self.dossier.types.values()))
+        """Whether neither side announced its type: the capture lacks its beginning, or it has no handshake."""
+        dossier = self.dossier
+        return not ((dossier.greeted_ns and not dossier.is_untyped) or any(dossier.types.values()))
 
     def learn(self) -> None:
         """One more socket type is known. Streams that were begun with another type begin anew.
