@@ -53,7 +53,7 @@ def test_a_publisher_that_drops_for_its_one_subscriber() -> None:
     (found,) = (one for one in diagnose(FIXTURES / "rec_numbered_messages.pcap") if one.severity != "note")
     assert (found.severity, found.code, found.certainty, found.count) == ("error", "messages-dropped", "likely", 13)
     assert found.known == (
-        "the number at frames[1] grew by one 75 times, and by more 1 time; its TCP window was closed before"
+        "the number at frames[1] grew by one 75 times, and by more once; its TCP window was closed before"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_proxy_passes_holes_on_and_is_not_blamed() -> None:
 def test_the_number_is_found_wherever_it_is(make: Callable[[int], list[bytes]], where: str) -> None:
     (claim,) = claimed(map(make, HOLE))
     assert (claim.severity, claim.occurrences.count) == (None, 5)
-    assert claim.known.startswith(f"the number at {where} grew by one 53 times, and by more 1 time; ")
+    assert claim.known.startswith(f"the number at {where} grew by one 53 times, and by more once; ")
     assert claimed(make(number) for number in range(60)) == []
     if "digits" not in where:
         (named,) = claimed(map(make, HOLE), place=where)

@@ -31,7 +31,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
-from zmtpsniff.words.counts import again, plural
+from zmtpsniff.words.counts import again, often
 from zmtpsniff.words.durations import about
 
 _CUTS = frozenset({"truncated-frame", "truncated-message"})
@@ -115,7 +115,7 @@ class Closings(Inquiry):
         closed = self._unsent.at((host_of(closer.address), host_of(other.address)))
         closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
         closed.other = other.address
-        lasted, asked = about(stall.until_ns - stall.since_ns), plural(stall.attempts, "time")
+        lasted, asked = about(stall.until_ns - stall.since_ns), often(stall.attempts)
         if had_room:
             closed.how = "before its last octets were acknowledged"
             closed.detail = f"it sent them again, {asked} in {lasted}, and then it closed"
@@ -137,8 +137,8 @@ class Closings(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""
         for (_, other), closed in self._cut.items():
-            often = again(closed.seen.count)
-            summary = f"{closed.who} closed its connection to {other} in the middle of a message{often}"
+            repeated = again(closed.seen.count)
+            summary = f"{closed.who} closed its connection to {other} in the middle of a message{repeated}"
             yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other])
         for closed in self._unsent.values():
             yield Claim(

@@ -41,7 +41,7 @@ from zmtpsniff.analysis.dossier import Dossier, only_looks
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.words.counts import again, listed, plural
+from zmtpsniff.words.counts import again, listed, often, plural
 from zmtpsniff.words.durations import about
 from zmtpsniff.words.text import quoted
 
@@ -368,7 +368,7 @@ class Handshakes(Inquiry):
         """Handshakes that fail, storms, passwords in clear and old versions."""
         for (code, host, server), failures in self._failures.items():
             seen = failures.seen
-            often = again(seen.count)
+            repeated = again(seen.count)
             known = "; ".join(failures.details)
             advice = None
             # libzmq gives up after one refusal, but a program that ends at once closes its connection as well.
@@ -385,7 +385,7 @@ class Handshakes(Inquiry):
             else:
                 summary = self._failure_words(code, host, server, failures)
             severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
-            yield Claim(code, summary + often, known, seen, [server], severity, failures.certainty, advice=advice)
+            yield Claim(code, summary + repeated, known, seen, [server], severity, failures.certainty, advice=advice)
         explained = Counter[tuple[str, str]]()
         for (_, host, server), failures in self._failures.items():
             explained[host, server] += failures.seen.count
@@ -397,7 +397,7 @@ class Handshakes(Inquiry):
             if (host, server) not in explained:
                 yield self._silence(host, server, mute)
         for server, seen in self._passwords.items():
-            words = f"user names and passwords for {server} cross the network in clear, {plural(seen.count, 'time')}"
+            words = f"user names and passwords for {server} cross the network in clear, {often(seen.count)}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
         for version, old in self._old.items():
             speak = "speaks" if len(old.names) == 1 else "speak"
@@ -439,8 +439,9 @@ class Handshakes(Inquiry):
                 severity = "note"
             handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
             known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
-            often = plural(seen.count, "time")
-            summary = f"{host} connects to {server} again and again, {often}, and each connection ends at once"
+            summary = (
+                f"{host} connects to {server} again and again, {often(seen.count)}, and each connection ends at once"
+            )
             is_mute = short.mute == seen.count
             if is_mute:
                 known += f"; {server} says nothing on any of them"

@@ -23,7 +23,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import often, plural
 from zmtpsniff.words.durations import about
 
 _LEAST_NS = 60_000_000_000  # a shorter silence is nobody's reason to forget a connection
@@ -125,9 +125,7 @@ class IdleConnections(Inquiry):
 def _death(pause: Pause, stall: Stall | None, event: Connection) -> str:
     """How a connection ended behind a silence, in words; empty if that says nothing of who forgot it."""
     if stall is not None:
-        return (
-            f"{stall.sender} sent the same octets {plural(stall.attempts, 'time')} more, and nobody acknowledged them"
-        )
+        return f"{stall.sender} sent the same octets {often(stall.attempts)} more, and nobody acknowledged them"
     if event.end != "rst" or event.end_ns - pause.until_ns > _AT_ONCE_NS or event.closer is None:
         return ""
     if event.closer.address != pause.sender:

@@ -433,7 +433,7 @@ def _claim(ended: _Ended, holes: Sequence[_Hole]) -> Claim:
         f"{plural(lost.count, 'message')} from {numbered.publisher} to its subscriber "
         f"{numbered.subscriber} {'are' if lost.count > 1 else 'is'} missing, by the numbers in them",
         f"the number at {ended.place} grew by one {often(track.steps)}, and by more "
-        f"{plural(len(holes) + track.more, 'time')}; {why}{part}",
+        f"{often(len(holes) + track.more)}; {why}{part}",
         lost,
         [numbered.subscriber, numbered.publisher],
         (None if numbered.everything else "warning") if waited else "note",

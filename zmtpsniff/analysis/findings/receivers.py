@@ -29,7 +29,7 @@ from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
-from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.counts import listed, often, plural
 from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
@@ -121,7 +121,7 @@ class Receivers(Inquiry):
                 continue  # of another protocol, or only for a moment
             if self._closings.tells_of(*key) and 2 * receiver.last_ns >= receiver.total_ns:
                 continue  # one finding says it
-            known = f"its TCP window was closed, {plural(receiver.seen.count, 'time')}, while there was more to send"
+            known = f"its TCP window was closed, {often(receiver.seen.count)}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
         told = yield from self._silent_hosts()
         for key, receiver in self._unreached.items():
@@ -129,9 +129,9 @@ class Receivers(Inquiry):
             if kind is None or (key in told and kind not in SUBSCRIBERS):
                 continue
             did = "acknowledged nothing for a while" if receiver.is_open else "acknowledges nothing any more"
-            known = f"the same octets were sent again {plural(receiver.attempts, 'time')} before it acknowledged them"
+            known = f"the same octets were sent again {often(receiver.attempts)} before it acknowledged them"
             if not receiver.is_open:
-                known = f"the same octets were sent again {plural(receiver.attempts, 'time')}, and never acknowledged"
+                known = f"the same octets were sent again {often(receiver.attempts)}, and never acknowledged"
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
@@ -177,7 +177,7 @@ class Receivers(Inquiry):
                 "network-one-way",
                 f"what {host} sends {'did' if is_over else 'does'} not reach {listed(addresses)}"
                 f"{' for a while' if is_over else ''}: octets that it had acknowledged were sent again "
-                f"{plural(copies, 'time')} in {about(lasted_ns)}",
+                f"{often(copies)} in {about(lasted_ns)}",
                 f"the acknowledgments of {host} are in the capture, but {other} does not know of them",
                 Occurrences.all_of(receiver.seen for _, receiver in receivers),
                 [address for one, receiver in receivers for address in (one, receiver.sender)],

@@ -29,7 +29,7 @@ from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import often, plural
 from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
@@ -156,7 +156,7 @@ def _uneven(
         "work-uneven",
         f"jobs of {busy.pusher} waited {about(longest_ns)} at the worker {busy.address} while "
         f"{plural(len(idle), 'other')} had nothing to do, such as {idle[0].address}",
-        f"its TCP window was closed, {plural(len(busy.stalls), 'time')}, and no packet came to the others; "
+        f"its TCP window was closed, {often(len(busy.stalls))}, and no packet came to the others; "
         f"it got {plural(busy.jobs, 'job')}, {idle[0].address} {idle[0].jobs:,}{one_socket}",
         Occurrences.of((stall.since_ns, stall.packet, stall.flow) for stall in busy.stalls),
         [busy.address, busy.pusher],

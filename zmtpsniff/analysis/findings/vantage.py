@@ -12,7 +12,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Attempt
-from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.counts import listed, often, plural
 
 _FLOWS = 10_000  # those that are no ZMTP have no end here
 
@@ -118,7 +118,7 @@ class Vantage(Inquiry):
             seen.add(None, None, None, self._dropped)
         for code, losses in self._losses.items():
             loss = _LOSSES[code]
-            words.append(loss.words if losses.count == 1 else f"{loss.words} ({plural(losses.count, 'time')})")
+            words.append(loss.words if losses.count == 1 else f"{loss.words} ({often(losses.count)})")
             advice[loss.advice] = None
             seen.add(losses.first_ns, None, None, losses.count)
             for one in losses.evidence:
