@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -600,3 +600,30 @@ def test_a_peer_of_zmtp_2_sends_before_the_other_one_has_said_its_type() -> None
     assert [(leg.dst, leg.certain) for leg in way.legs] == [
         (front, True), ("10.0.0.3:41000", True), (back, True), (client, True),
     ]  # fmt: skip
+
+
+def test_a_client_and_a_server_take_turns() -> None:
+    """Nothing in their messages tells which one answers which. A service asks another one for each of two clients."""
+    scene = Scene()
+    for number in (1, 2):
+        scene.connect(number, f"10.0.1.{number}:40000", "10.0.0.1:5555", types=("CLIENT", "SERVER"))
+    scene.connect(3, "10.0.0.1:40000", "10.0.0.9:5556", types=("CLIENT", "SERVER"))
+    for place in range(6):
+        client = 1 + place % 2
+        scene.say(client, b"question")
+        scene.say(3, b"select")
+        scene.say(3, b"row", by_server=True)
+        scene.say(client, b"answer", by_server=True)
+    ways = scene.ways()
+    assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 3, 3, 1], [2, 3, 3, 2]] * 3
+    assert all(way.answered and not any(leg.certain for leg in way.legs[1:]) for way in ways)
+
+
+@pytest.mark.parametrize("before", [("ask", "ask", "tell", "tell"), ("tell",)])
+def test_a_client_and_a_server_that_take_no_turns(before: Sequence[str]) -> None:
+    """Of several open requests nobody knows which is answered, and a server may tell something by itself."""
+    scene = Scene()
+    scene.connect(1, "10.0.1.1:40000", "10.0.0.1:5555", types=("CLIENT", "SERVER"))
+    for word in (*before, "ask", "tell"):
+        scene.say(1, word.encode(), by_server=word == "tell")
+    assert not any(way.answered for way in scene.ways())

@@ -35,9 +35,9 @@ _IDLE = 500  # idle hosts; live, each short-lived process is one
 # By type, the kinds of messages that it takes or sends. "pushed" are requests that a PUSH answers, or these replies.
 _UNKNOWN = ""
 _TAKES = {"ROUTER": ("request", "pushed"), "DEALER": ("pushed",), "REP": ("request",), "PULL": ("job",)}
-_TAKES |= {"SUB": ("publication",), "XSUB": ("publication",), _UNKNOWN: ("request",)}
+_TAKES |= {"SUB": ("publication",), "XSUB": ("publication",), "SERVER": ("request",), _UNKNOWN: ("request",)}
 _SENDS = {"DEALER": ("request",), "REQ": ("request",), "ROUTER": ("request",), "PUSH": ("job", "pushed")}
-_SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), _UNKNOWN: ("request",)}
+_SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), "CLIENT": ("request",), _UNKNOWN: ("request",)}
 
 
 class SocketEnd(NamedTuple):

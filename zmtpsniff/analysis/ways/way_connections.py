@@ -14,8 +14,9 @@ Live, a sender and a receiver are *hosts* first, and *processes* once these are 
 with them (:meth:`~zmtpsniff.analysis.ways.lanes.Lanes.move_lane`). If a process is not known in time, the host stays.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -32,6 +33,7 @@ from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
+_TURNS = 2  # requests of a CLIENT that are remembered: it asks one at a time
 _RESENT = 1024  # pauses that are remembered of one stream
 _UNKNOWN = 1024  # streams whose processes are looked for, the newest
 _BETWEEN_LOOKS_NS = 20_000_000
@@ -51,6 +53,8 @@ class WayConnection(msgspec.Struct, eq=False):
     streams: dict[str, Stream] = {}  # by sender
     shared: SharedFacts = msgspec.field(default_factory=SharedFacts)
     receipts: dict[str, Receipts] = {}  # by sender
+    open_turns: deque[Hop] = msgspec.field(default_factory=partial(deque, (), _TURNS))  # of a CLIENT
+    takes_turns: bool = True  # at most one of them was open so far
 
     @property
     def is_late(self) -> bool:
@@ -112,6 +116,23 @@ class WayConnection(msgspec.Struct, eq=False):
         if not alike or self.has_gap or (is_late and len(alike) > 1):
             return None
         return alike[-1], not (is_late or alike[-1].is_ambiguous)
+
+    def turn(self, hop: Hop) -> Hop | None:
+        """The request of a CLIENT that a message of its SERVER answers; None if several may be meant, or none.
+
+        Their messages have no envelope. The two take turns as long as one request is open at a time.
+        """
+        kind = hop.stream.src_kind
+        if kind == "CLIENT":
+            self.open_turns.append(hop)
+            self.takes_turns = self.takes_turns and len(self.open_turns) == 1
+        if kind != "SERVER":
+            return None
+        if not self.open_turns:
+            self.takes_turns = False  # it may do so at any time
+            return None
+        asked = self.open_turns.popleft()
+        return asked if self.takes_turns and not (self.has_gap or asked.answered) else None
 
     def stream(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Stream:
         """Begin the stream of a sender, with its first message or because its type is known now."""

@@ -523,6 +523,9 @@ class Ways:
         """
         dispatched = self._dispatched.get(hop.flow)
         paired = self._answerable.get((hop.flow, request, request_part)) if request else None
+        if not request and (asked := self.connections[hop.flow].turn(hop)) is not None:
+            self._join_reply(hop, asked, is_certain=False)
+            return
         is_for_req = hop.stream.dst_kind == "REQ"
         if dispatched is not None and dispatched.stream.dst_kind == "REQ" and self._is_result_of(hop, dispatched):
             self._join_reply(hop, dispatched, is_certain=paired is dispatched or not self.connections[hop.flow].has_gap)
@@ -749,7 +752,7 @@ class Ways:
             self._pass_job_on(hop, job, "correlation", is_certain=False)  # its sender is a PUSH, as nothing else shows
             return
         self.connections[hop.flow].see_request(hop)
-        if stream.src_kind == "DEALER":
+        if stream.src_kind in ("DEALER", "CLIENT"):
             self._lanes.add_service(stream.src_host)
         asks_for_work = is_from_req and stream.shared.has_ready_worker
         cause = None if asks_for_work else self._lanes.join_question(way)
