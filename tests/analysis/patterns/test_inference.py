@@ -12,6 +12,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
+from tests.support.footprint import entries
 from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
 from tests.world.events import events_of
@@ -324,3 +325,37 @@ def test_nothing_is_wrong_without_beginnings() -> None:
 def test_rules_that_say_nothing(rule: str) -> None:
     with pytest.raises(ValueError, match="REP"):
         decode_as.parse(rule)
+
+
+def _publish(patterns: Patterns, flow: int, number: int) -> None:
+    """A publisher whose handshakes the capture lacks sends its message with this number to one of its subscribers."""
+    dst = f"10.0.0.9:{20_000 + flow}"
+    found = [Problem("note", "no-greeting", "", flow, flow, flow, SERVER, dst)] if not number else []
+    patterns.take([*found, Message(flow, flow, flow, SERVER, dst, [b"%d" % number], offset=number, seen=0)])
+
+
+def _end(patterns: Patterns, flow: int) -> Connection:
+    ends = Peer(f"10.0.0.9:{20_000 + flow}"), Peer(SERVER)
+    (event,) = patterns.take([Connection(flow, "tcp", *ends, Sides(0, 4), Sides(0, 1), 0, 9_999, "fin")])
+    assert isinstance(event, Connection)
+    return event
+
+
+def test_of_all_connections_that_a_sender_had_few_are_remembered() -> None:
+    patterns = Patterns()
+    sizes = []
+    for flow in range(1, 2001):
+        _publish(patterns, flow, 0)
+        _end(patterns, flow)
+        if flow % 1000 == 0:
+            sizes.append(entries(patterns))
+    assert sizes[1] < sizes[0] + 10
+
+
+def test_some_of_many_subscribers_show_the_publisher() -> None:
+    patterns = Patterns()
+    flows = range(1, 301)
+    for number in range(4):
+        for flow in flows:
+            _publish(patterns, flow, number)
+    assert {_end(patterns, flow).server.socket_type for flow in flows} == {"PUB"}

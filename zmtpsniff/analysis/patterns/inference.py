@@ -55,6 +55,7 @@ _WINDOW = 64  # messages of one connection that are remembered
 _MOST = 1000  # after so many messages of one connection, no further one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
+_OUTLETS = 128  # connections of one sender that are compared
 _ANNOUNCED = 2000  # sockets; one that announces its type to a new peer is new
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
@@ -83,6 +84,7 @@ class _Outlet(msgspec.Struct, eq=False):
     bodies: Ledger[int, bool] = msgspec.field(default_factory=lambda: Ledger(limit=_WINDOW))
     prefix: bytes | None = None
     last_ns: int = 0
+    is_over: bool = False  # its connection is
 
     def add(self, event: Message) -> int:
         """Remember a message; returns its contents as a number."""
@@ -155,8 +157,29 @@ class SenderShape(msgspec.Struct, eq=False):
         bodies = [body for outlet in self.outlets.values() for body in outlet.bodies]
         return len(self.outlets) > 1 and len(set(bodies)) == len(bodies)
 
+    def end(self, flow: int) -> None:
+        """A connection is over: another one may take its place."""
+        if flow in self.outlets:
+            self.outlets[flow].is_over = True
+
+    def _outlet(self, flow: int) -> _Outlet | None:
+        """The messages of a connection; None if there are too many connections already, which tell enough."""
+        outlet = self.outlets.get(flow)
+        if outlet is not None:
+            return outlet
+        if len(self.outlets) >= _OUTLETS:
+            ended = next((one for one, other in self.outlets.items() if other.is_over), None)
+            if ended is None:
+                return None
+            del self.outlets[ended]
+            self.round = [one for one in self.round if one != ended]
+        made = self.outlets[flow] = _Outlet()
+        return made
+
     def _look_at(self, event: Message) -> str | None:
-        outlet = self.outlets.setdefault(event.flow, _Outlet())
+        outlet = self._outlet(event.flow)
+        if outlet is None:
+            return None
         contents = outlet.add(event)
         others = [one for flow, one in self.outlets.items() if flow != event.flow]
         if not others:
@@ -218,6 +241,12 @@ class Senders:
     def at(self, address: str) -> SenderShape:
         """The one at an address."""
         return self._senders.at(address)
+
+    def end(self, event: Connection) -> None:
+        """A connection is over."""
+        for address in (event.client.address, event.server.address):
+            if address in self._senders:
+                self._senders[address].end(event.flow)
 
 
 class Inference(msgspec.Struct, eq=False):

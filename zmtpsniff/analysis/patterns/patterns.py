@@ -548,6 +548,7 @@ class Patterns:
         if conversation is not None:
             if conversation.inference is not None or conversation.dossier.guesses is not None:
                 self._tell_types(conversation, event)
+                self._senders.end(event)
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
