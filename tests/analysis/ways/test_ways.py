@@ -22,6 +22,7 @@ from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.ways import ways as ways_module
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.records import Leg, Way
 from zmtpsniff.analysis.ways.ways import Ways
@@ -235,6 +236,40 @@ def test_acknowledgments_without_messages_cost_bounded_memory() -> None:
         ways.acknowledge((at, flow, "10.0.0.1:40000", at) for flow in (1, 2) for at in range(number, number + 100))
         ways.take([])
     assert entries(ways) < 1000
+
+
+@pytest.mark.parametrize("pause_ms", [1, 200_000])
+def test_replies_without_end_cost_bounded_memory(monkeypatch: pytest.MonkeyPatch, pause_ms: int) -> None:
+    """A worker sends part after part of one reply, also after a pause behind which its way was told."""
+    monkeypatch.setattr(ways_module, "_LEGS", 100)
+    monkeypatch.setattr(ways_module, "_LATE", 100)
+    ways, scene = Ways(), Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.0.3:40000", "10.0.0.2:5556", types=("DEALER", "ROUTER"))
+    scene.say(1, b"", b"all")
+    scene.say(2, NEAR, b"", b"all", by_server=True)
+    sizes, found = [], []
+    for part in range(3000):
+        scene.say(2, NEAR, b"", b"%d" % part, after_ms=pause_ms if part == 1 else 1)
+        scene.say(1, b"", b"%d" % part, by_server=True)
+        found += ways.take(scene.events)
+        scene.events.clear()
+        if part % 1000 == 999:
+            sizes.append(entries(ways))
+    assert [way.kind for way in found][:1] == ["request"]
+    assert sizes[2] < sizes[0] + 100
+
+
+def test_programs_keep_no_way_that_was_told() -> None:
+    ways, scene = Ways(), Scene()
+    for flow in range(1, 40):
+        scene.connect(flow, f"10.0.0.1:{40_000 + flow}", f"10.0.1.{flow}:5555", types=("REQ", "REP"))
+        scene.say(flow, b"", b"reply", by_server=True, answers=scene.say(flow, b"", b"ask"))
+        scene.close(flow)
+        scene.now_ns += 100_000 * MS
+        ways.take(scene.events)
+        scene.events.clear()
+    assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
 
 
 def test_long_jobs_cost_bounded_memory() -> None:

@@ -342,6 +342,11 @@ class Hop(msgspec.Struct, eq=False):
         unanswered = islice(reversed(self.stream.unanswered), MOST_COMPARED)
         return not any(one is not self and one.routing_id == self.routing_id for one in unanswered)
 
+    @property
+    def octets(self) -> int:
+        """How many octets of it are in memory."""
+        return sum(map(len, map(at_hand, self.frames)))
+
     def copy(self) -> "Hop":
         """The same message, as a leg of another way."""
         return Hop(
@@ -430,6 +435,7 @@ class OpenWay(msgspec.Struct, eq=False):
     hops: list[Hop]
     last_ns: int  # the time of its latest message
     is_over: bool = False  # its record is made, or it is a part of another way, or it turned out to be no way
+    is_told: bool = False  # its record is made, so that it keeps nothing of what comes later
     earlier: "OpenWay | None" = None  # of a request: the request that the same client sent before
     is_first: bool = False  # of a request of a REQ: it is the first one on its connection
     is_reassigned: bool = False  # a scheduler gave it to another worker than at first
@@ -444,7 +450,7 @@ class OpenWay(msgspec.Struct, eq=False):
     @property
     def octets(self) -> int:
         """How many octets of its messages are in memory."""
-        return sum(len(at_hand(frame)) for hop in self.hops for frame in hop.frames)
+        return sum(hop.octets for hop in self.hops)
 
     @property
     def is_signal(self) -> bool:
@@ -486,6 +492,8 @@ class OpenWay(msgspec.Struct, eq=False):
             hop.certain = False
         if reply:
             hop.reply = True
+        if self.is_told:
+            return
         self.hops.append(hop)
         if hop.time_ns > self.last_ns:
             self.last_ns = hop.time_ns
@@ -494,6 +502,8 @@ class OpenWay(msgspec.Struct, eq=False):
         """Add the copy of the publication ``first`` that its publisher sends to one more subscriber."""
         hop.way, hop.before = self, first.before
         hop.joined, hop.certain = first.joined, first.certain
+        if self.is_told:
+            return
         self.hops.append(hop)
         self.last_ns = max(self.last_ns, hop.time_ns)
 
@@ -509,5 +519,7 @@ class OpenWay(msgspec.Struct, eq=False):
         for hop in other.hops:
             hop.way = self
             hop.certain = hop.certain and certain
+        if self.is_told:
+            return
         self.hops += other.hops
         self.last_ns = max(self.last_ns, other.last_ns)

@@ -139,6 +139,13 @@ class Programs(dict[str, Program]):
             program.sockets.remove(address)
             del self[address]
 
+    def forget(self, way: OpenWay) -> None:
+        """The record of a way is made: no program keeps it in memory."""
+        for hop in way.hops:
+            program = self.get(hop.src)
+            if program is not None and program.way is way:
+                program.way = None
+
     def likely(self, options: Sequence[Hop], hop: Hop) -> Hop:
         """The one of several equal messages that the sender of ``hop`` most likely took, and passes on.
 

@@ -75,6 +75,9 @@ from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
 _WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
+_LEGS = 4096  # of one request: a service may send replies to it for ever
+_LATE = 4096  # messages of ways whose records are made; they may be answered or passed on
+_LATE_OCTETS = 8 << 20  # of those
 _OCTETS = 64 << 20  # of the messages of open ways
 _GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
 _GIVEN_UP = 16  # requests in vain that are remembered of the clients of one host that closed connections to one server
@@ -115,6 +118,8 @@ class Ways:
         self._due_ns = 0  # the oldest is not finished before, unless it becomes a part of another one
         self._in_order = in_order
         self._answered: list[OpenWay] = []  # finished since the last call of pop_finished()
+        self._late: deque[Hop] = deque()  # the last messages of ways whose records had been made before
+        self._late_octets = 0
         self._popped: list[OpenWay] = []  # returned by the last call
         self._first_copies = FirstCopies()
         # By the client's host and the server: the last requests of clients that closed their connections.
@@ -257,6 +262,8 @@ class Ways:
         self.endings.pass_time(self._now_ns)
         for way in self._popped:
             way.earlier = None  # else each way of a client would keep all those before it in memory
+            way.is_told = True
+            self.programs.forget(way)
             for hop in way.hops:
                 if hop.tokens_:  # only tokens that were looked up stand in tables
                     self._correlation.forget(hop)
@@ -325,14 +332,18 @@ class Ways:
         first = way.first
         first.topic = first.topic or task_of(first.frames, first.depth)
         for hop in way.hops:
-            if hop.held_as is not None:
-                self._held.remove(hop)
-            if not hop.answered:
-                hop.stream.unanswered.pop(hop, None)
-            self._answerable.pop((hop.flow, hop.packet, hop.part), None)
-            if way.kind == "publication":
-                hop.body_ = hop.body
-            hop.frames = ()  # nothing can be joined to this message any more
+            self._let_go(hop)
+
+    def _let_go(self, hop: Hop) -> None:
+        """Nothing can be joined to a message any more."""
+        if hop.held_as is not None:
+            self._held.remove(hop)
+        if not hop.answered:
+            hop.stream.unanswered.pop(hop, None)
+        self._answerable.pop((hop.flow, hop.packet, hop.part), None)
+        if hop.way.kind == "publication":
+            hop.body_ = hop.body
+        hop.frames = ()
 
     # ------------------------------------------------------------------ messages
 
@@ -423,11 +434,34 @@ class Ways:
         else:
             return  # a subscriber sent it to its publisher, in a form that is no subscription
         self.programs.send(hop)
-        if hop.reply and not self._in_order:
-            way = hop.way
-            if hop.flow == way.first.flow and not way.is_over and not self._may_be_passed_back(way.first):
+        way = hop.way
+        if way.is_told:
+            self._keep_late(hop)
+        elif not way.is_over and (len(way.hops) > _LEGS or (hop.reply and not self._in_order)):
+            is_long = way.kind == "request" and len(way.hops) > _LEGS
+            if is_long or self._is_answered_by(hop):
                 way.is_over = True
                 self._answered.append(way)
+
+    def _keep_late(self, hop: Hop) -> None:
+        """The record of the way of a message is made. Of such messages the last ones stay, since others may follow."""
+        late = self._late
+        late.append(hop)
+        self._late_octets += hop.octets
+        while len(late) > _LATE or (self._late_octets > _LATE_OCTETS and len(late) > 1):
+            oldest = late.popleft()
+            self._late_octets -= oldest.octets
+            if oldest.tokens_:
+                self._correlation.forget(oldest)
+                self._lanes.forget(oldest)
+                self._pushed.forget(oldest)
+            self._let_go(oldest)
+
+    def _is_answered_by(self, hop: Hop) -> bool:
+        """Whether a message is the reply that the first sender of its way waits for, and ways are told so early."""
+        first = hop.way.first
+        is_back = hop.reply and hop.flow == first.flow and not self._in_order
+        return is_back and not self._may_be_passed_back(first)
 
     def _may_be_passed_back(self, first: Hop) -> bool:
         """Whether a broker sent a request with the envelope of one that nobody saw, and may pass its reply back."""
