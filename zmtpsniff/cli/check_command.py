@@ -122,7 +122,7 @@ class CheckSettings(NamedTuple):
 @display_filter
 @utc
 @color
-@OUTPUT.option("-v", "verbosity", count=True, help="Say what captures (--live).")
+@OUTPUT.option("-v", "verbosity", count=True, help="With --live, name the engine that captures.")
 @click.pass_context
 def check(context: click.Context, /, **options: Any) -> None:
     """Hold traffic against a policy: exit status 0 if it passes, 1 if it fails.

@@ -53,7 +53,7 @@ class DiffSettings(NamedTuple):
 @records_format("text", "for people")
 @output_file
 @color
-@OUTPUT.rare("-v", "verbosity", count=True, help="Say what captures (--live).")
+@OUTPUT.rare("-v", "verbosity", count=True, help="With --live, name the engine that captures.")
 @click.pass_context
 def diff(context: click.Context, /, **options: Any) -> None:
     """Say what changed from BEFORE to AFTER: services, clients, topics, rates, reply times; the worst first.

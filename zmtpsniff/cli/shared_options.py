@@ -229,10 +229,16 @@ dissection_options = OptionGroup("dissection", _make_settings, *_dissection, _sh
 live_dissection_options = OptionGroup("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
 dissection_options_without_secrets = OptionGroup("dissection", _make_settings, *_dissection)
 
-display_filter = OUTPUT.option(
-    "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
-    help='Look only at records that pass: type == "message". zmtpsniff fields lists what can be asked.',
-)  # fmt: skip
+
+def filter_option(effect: str) -> _Decorator:
+    """The option ``-Y``; ``effect`` is the sentence of help that says what a command does with the filter."""
+    return OUTPUT.option(
+        "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
+        help=f"{effect} zmtpsniff fields lists what can be asked.",
+    )  # fmt: skip
+
+
+display_filter = filter_option('Look only at records that pass: type == "message".')
 
 color = OUTPUT.rare(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

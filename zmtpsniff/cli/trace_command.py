@@ -11,7 +11,7 @@ from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissec
 from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
 from zmtpsniff.cli.output import open_output
 from zmtpsniff.cli.run import pump_and_write, write_structs
-from zmtpsniff.cli.shared_options import IntRange, color, display_filter, output_file, records_format, utc
+from zmtpsniff.cli.shared_options import IntRange, color, filter_option, output_file, records_format, utc
 from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.words.counts import plural
 
@@ -43,7 +43,7 @@ class TraceSettings(NamedTuple):
 @window_options
 @OUTPUT.option("--slowest", type=IntRange(1), metavar="N", help="Only the N ways that took longest, the slowest first.")
 @OUTPUT.option("--lost", is_flag=True, help="Only requests without a reply, and jobs that were not done.")
-@display_filter
+@filter_option('Only ways with a message that passes: frames contains "order-17".')
 @records_format("text", "a ladder for each way")
 @output_file
 @utc
