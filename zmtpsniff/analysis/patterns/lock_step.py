@@ -1,4 +1,19 @@
-"""A REQ that sends a request only after the reply to the one before: most requests are of this kind."""
+"""A REQ that sends a request only after the reply to the one before: most requests are of this kind.
+
+Theory
+------
+
+The connection is in one of these states:
+
+- *idle*: no request waits. The next message of the REQ is a request.
+- *waiting*: a request waits. The next message of its peer that had seen it is the reply.
+- *dispatched*, behind a ROUTER: the reply was a request of a client that a broker gave to this REQ, which is its
+  worker. The next message of the REQ answers that, and is a request for more work at the same time.
+- *general*: a message came that keeps no step: another request while one waits, an odd envelope, a reply too many.
+  From then on, :class:`~zmtpsniff.analysis.patterns.request_reply.RequestReply` takes all. There is no way back.
+
+Invariant: outside *general*, at most one request waits, and all before it have their replies, or were lost in a gap.
+"""
 
 from typing import Any
 
@@ -16,13 +31,13 @@ from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, r
 class LockStep(Rules):
     """One connection of a REQ socket that sends a request only after the reply to the one before, and numbers none.
 
-    Most requests are of this kind, so this class is made to be fast. Whatever else a REQ does is left to others.
+    Most requests are of this kind, so this class is made to be fast.
     """
 
     waits = True
 
     def __init__(self, exchange: Exchange) -> None:
-        """Look at the connection from its first message on."""
+        """Follow the connection from its first message on."""
         self._exchange = exchange
         self._flow = exchange.dossier.flow
         self._timeout_ns = exchange.timeout_ns
@@ -30,42 +45,45 @@ class LockStep(Rules):
         one, other = types
         self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
-        # About the request that waits for its reply. Packets are counted from 1.
+        # The request that waits for its reply. Packets are counted from 1; 0: none waits.
         self._packet = 0
         self._part = 0
         self._time_ns = 0
         self._offset = 0
-        self._seen = -1  # what its sender had seen of the other side
-        self._asked = 0  # the packet of the last request
-        self._answered = -1  # stream offset of the last reply
-        self._late = False  # whether the waiting request was reported
-        self._lacks = False  # whether octets since the last request are missing
-        self._works = False  # whether it said that it is ready, or ever got something from a broker to do
-        self._job: Request | None = None  # what a broker gave to a REQ that works for it
-        self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
+        self._seen_at_request = -1  # how far its sender had seen the other side then
+        self._asked_packet = 0  # the packet of the last request
+        self._answered_offset = -1  # where the last reply is in its stream
+        self._is_reported = False  # the request that waits is reported as late
+        self._has_gap = False  # octets since the last request are missing
+        self._is_worker = False  # the REQ said that it is ready, or got a request from a broker
+        self._dispatched: Request | None = None  # the request that a broker gave to this REQ
+        self._general: RequestReply | None = None  # takes all messages in the state "general"
         self.message = self._take
 
     def _take(self, event: Message) -> None:
+        """Take a message, by the states above."""
         frames = event.frames
-        if frames[0] != b"" or len(frames) == 1 or self._rest is not None:
-            self._leave(event)
+        if frames[0] != b"" or len(frames) == 1 or self._general is not None:
+            self._take_generally(event)
             return
         if event.src == self._requester:
-            if (self._packet or event.seen <= self._answered) and not self._exchange.hides_reply(event, self._seen):
-                self._leave(event)
+            if (self._packet or event.seen <= self._answered_offset) and not self._exchange.hides_reply(
+                event, self._seen_at_request
+            ):
+                self._take_generally(event)
                 return
             event.envelope = DELIMITER_ONLY
-            if not self._asked and self._forwarding is not None and says_ready(frames):
-                self._works = True
-            self._seen = event.seen
-            self._packet = self._asked = event.packet
+            if not self._asked_packet and self._forwarding is not None and says_ready(frames):
+                self._is_worker = True
+            self._seen_at_request = event.seen
+            self._packet = self._asked_packet = event.packet
             self._part = event.part
             self._time_ns = event.time_ns
             self._offset = event.offset
-            self._lacks = False
+            self._has_gap = False
             if self._forwarding is not None:
-                if self._job is not None:
-                    self._end_job(event, self._forwarding)
+                if self._dispatched is not None:
+                    self._end_dispatched(event, self._forwarding)
                 self._forwarding.begin(event, alone=True)
         elif self._packet and event.seen > self._offset:
             event.envelope = DELIMITER_ONLY
@@ -76,19 +94,19 @@ class LockStep(Rules):
                 event.latency_ns = latency
                 if latency > self._timeout_ns:
                     self.pass_time(event.time_ns)
-            self._answered = event.offset
+            self._answered_offset = event.offset
             self._packet = 0
-            self._late = False
+            self._is_reported = False
             if self._forwarding is not None:
                 leg = self._forwarding.forwarded_reply(event)
                 if leg is not None:
                     event.forwards = leg.place
                 elif len(frames) > 3:
-                    self._begin_job(event, self._forwarding)
+                    self._begin_dispatched(event, self._forwarding)
         elif not self._exchange.dossier.blind or (
-            self._exchange.dossier.is_guessed and self._asked and not self._lacks
+            self._exchange.dossier.is_guessed and self._asked_packet and not self._has_gap
         ):
-            self._leave(event)
+            self._take_generally(event)
 
     # ------------------------------------------------------------------ settled flows
 
@@ -103,98 +121,101 @@ class LockStep(Rules):
     @property
     def in_columns(self) -> bool:
         """Whether its messages may be paired in columns."""
-        return self._rest is None and not self._late and self._job is None and not self._works
+        return self._general is None and not self._is_reported and self._dispatched is None and not self._is_worker
 
     def pair_facts(self, client: str) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The same where proxies may pass on messages, with their kind, the flow, the client and its peer."""
-        if not (self.in_columns and self._asked) or self._forwarding is None:
+        if not (self.in_columns and self._asked_packet) or self._forwarding is None:
             return None
         peer = self._replier if self._requester == client else self._requester
         return STEPS, self._flow, client, peer, self._facts(client)
 
     def _facts(self, client: str) -> tuple[int, int, int, int, int, int, int, int, int]:
         return (
-            int(self._requester != client), self._packet, self._part, self._time_ns, self._offset, self._seen,
-            self._answered, self._asked, self._timeout_ns,
+            int(self._requester != client), self._packet, self._part, self._time_ns, self._offset,
+            self._seen_at_request, self._answered_offset, self._asked_packet, self._timeout_ns,
         )  # fmt: skip
 
     def go_on_from(self, facts: tuple[int, int, int, int, int, int, int]) -> None:
         """Go on behind messages that kept the step."""
-        asked = self._asked
+        asked = self._asked_packet
         (
-            self._packet, self._part, self._time_ns, self._offset, self._seen, self._answered, self._asked,
+            self._packet, self._part, self._time_ns, self._offset, self._seen_at_request,
+            self._answered_offset, self._asked_packet,
         ) = facts  # fmt: skip
-        self._lacks = self._lacks and self._asked == asked
+        self._has_gap = self._has_gap and self._asked_packet == asked
 
     # ------------------------------------------------------------------ what does not keep step
 
-    def _leave(self, event: Message) -> None:
-        """Leave this message, and all after it, to the rules for whatever may come."""
-        if self._rest is None:
+    def _take_generally(self, event: Message) -> None:
+        """Leave this message, and all after it, to the general rules."""
+        if self._general is None:
             waiting = self._waiting() if self._packet else None
-            self._rest = RequestReply(self._exchange)
-            self._rest.resume(waiting, self._asked, self._seen, self._answered, is_late=self._late)
-        self._rest.take(event)
+            self._general = RequestReply(self._exchange)
+            self._general.resume(
+                waiting, self._asked_packet, self._seen_at_request, self._answered_offset, is_late=self._is_reported
+            )
+        self._general.take(event)
 
     # ------------------------------------------------------------------ a REQ that works for a broker
 
-    def _begin_job(self, event: Message, forwarding: Proxies) -> None:
-        """Take a reply that is a request of somebody else: a client's identity and its envelope are in it."""
+    def _begin_dispatched(self, event: Message, forwarding: Proxies) -> None:
+        """A reply comes that is the request of a client: the client's identity and envelope stand in it."""
         content = event.frames[1:]
         if forwarding.is_relayed(content):
-            self._works = True
+            self._is_worker = True
             key = key_of(content, envelope_of(content))
             if key:
                 event.forwards = forwarding.forwarded(event, content)
-                self._job = request_of(event, key)
+                self._dispatched = request_of(event, key)
 
-    def _end_job(self, event: Message, forwarding: Proxies) -> None:
-        """Take what the REQ says after a request of somebody else: the answer, if it has the same envelope in it."""
-        job, self._job = self._job, None
+    def _end_dispatched(self, event: Message, forwarding: Proxies) -> None:
+        """The REQ sends its next message: if the envelope of the client's request is in it, it is the reply to that."""
+        dispatched, self._dispatched = self._dispatched, None
         content = event.frames[1:]
-        if job is not None and key_of(content, envelope_of(content)) == job.key:
-            event.request, event.request_part, event.paired = job.packet, job.part, "envelope"
-            event.latency_ns = latency_ns(event, job.time_ns)
-            forwarding.begin_reply(event, content, job.forwards)
+        if dispatched is not None and key_of(content, envelope_of(content)) == dispatched.key:
+            event.request, event.request_part, event.paired = dispatched.packet, dispatched.part, "envelope"
+            event.latency_ns = latency_ns(event, dispatched.time_ns)
+            forwarding.begin_reply(event, content, dispatched.forwards)
 
     # ------------------------------------------------------------------ waiting
 
     @property
     def asked_ns(self) -> int | None:  # type: ignore[override]
         """When the waiting request was sent."""
-        if self._rest is not None:
-            return self._rest.asked_ns
+        if self._general is not None:
+            return self._general.asked_ns
         return self._time_ns if self._packet else None
 
     @property
     def is_at_rest(self) -> bool:
         """Whether no request waits."""
-        return not self._packet if self._rest is None else self._rest.is_at_rest
+        return not self._packet if self._general is None else self._general.is_at_rest
 
     def lose(self) -> None:
-        """The missing octets may hold the request or its reply."""
+        """Octets are missing, perhaps with a request or its reply: none is known to wait."""
         self._packet = 0
-        self._lacks = True
-        self._job = None
-        if self._rest is not None:
-            self._rest.lose()
+        self._has_gap = True
+        self._dispatched = None
+        if self._general is not None:
+            self._general.lose()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""
-        if self._rest is not None:
-            self._rest.pass_time(now_ns)
-        elif self._packet and not (self._late or self._works) and now_ns - self._time_ns > self._timeout_ns:
-            self._late = True
+        if self._general is not None:
+            self._general.pass_time(now_ns)
+        elif self._packet and not (self._is_reported or self._is_worker) and now_ns - self._time_ns > self._timeout_ns:
+            self._is_reported = True
             self._exchange.report_late(self._waiting())
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report a request without a reply, and requests that the REQ socket gave up."""
         self.pass_time(now_ns)
-        if self._rest is not None:
-            self._rest.finish(event, now_ns)
+        if self._general is not None:
+            self._general.finish(event, now_ns)
             return
         self._exchange.leave(event, [self._waiting()] if self._packet else [])
-        if self._packet and not (self._late or self._works):  # a worker waits for work, not for a reply
+        if self._packet and not (self._is_reported or self._is_worker):  # a worker waits for work, not for a reply
             self._exchange.report_unanswered(self._waiting(), event.end == "open", 0)
 
     def _waiting(self) -> Request:
