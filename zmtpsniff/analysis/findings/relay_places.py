@@ -233,6 +233,11 @@ class RelayPlace:
         return self.inside.percentile(50) + self.network_ns
 
     @property
+    def longest_ns(self) -> int:
+        """The longest time that it held a message, with the usual way of the packets to its host and back."""
+        return self.held.maximum + self.network_ns
+
+    @property
     def network_ns(self) -> int:
         """How long the packets usually are on their way to its host and back; 0 if that is known of few only."""
         return self.network.percentile(50) if 2 * self.network.count > self.inside.count else 0

@@ -26,6 +26,7 @@ counted for each look, and forgotten behind it: they may still end well.
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from functools import partial
+from typing import NamedTuple
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
@@ -45,6 +46,7 @@ from zmtpsniff.analysis.findings.relay_places import (
     STOPPED_NS,
     Losses,
     RelayPlace,
+    SlowPassage,
 )
 from zmtpsniff.analysis.findings.slow_replies import (
     FEW_SLOW,
@@ -450,45 +452,14 @@ class Relays(Inquiry):
 
     def _slow(self, place: RelayPlace, team: list[RelayPlace]) -> Iterable[Claim]:
         """The claim that a place takes long: now and then, always, or longer than others that do the same work."""
-        count = place.inside.count
-        if count < _LEAST:
-            return
-        severity: Severity | None = None
-        median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
-        others = [one.usual_ns for one in team]
-        longest_ns = place.held.maximum + network_ns
-        slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
-        rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
         slowest = sorted((one for one in place.slowest if not one.is_work), reverse=True)
-        if not slowest:
+        slowness = _slowness(place, team, slowest) if slowest and place.inside.count >= _LEAST else None
+        if slowness is None:
             return
-        where, words, is_network = f"messages wait inside {place.at}", slowest[0].words, False
+        where, words, severity = f"messages wait inside {place.at}", slowest[0].words, slowness.severity
         advice = None if words == ANSWERING else _PASSING_ADVICE
-        if median_ns > SLOW_MEDIAN_NS:
-            often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
-        elif others and usual_ns > TEAM_TIMES * max(others) and place.hurts(usual_ns):
-            often = (
-                f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
-                f"others that do the same under {about(max(*others, 1))}"
-            )
-            is_network = network_ns > median_ns
-        elif network_ns > SLOW_NS:
-            is_network = True
-            often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
-        elif place.inside.maximum > slow_ns or rare_ns:  # others may have waited behind that
-            slow_ns = max(SLOW_NS, TEAM_TIMES * rare_ns) if rare_ns else slow_ns
-            slowest = [one for one in slowest if one.own_ns > slow_ns]
-            slow = max(place.slow(slow_ns), len(slowest))
-            often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
-            if rare_ns:
-                often += f", those of others that do the same hardly ever over {about(rare_ns)}"
-            elif 2 * slow <= count:
-                often += f", half of them under {about(max(median_ns, 1000))}"
-            few = slow < max(LEAST_SLOW, FEW_SLOW * place.forth)
-            severity = "note" if few and longest_ns < SLOW_MEDIAN_NS else None
-        else:
-            return
-        if is_network:
+        slowest = slowness.slowest
+        if slowness.is_network:
             where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
             advice = NETWORK_ADVICE
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
@@ -503,7 +474,7 @@ class Relays(Inquiry):
             known += _DISORDER
         yield Claim(
             "replies-slow",
-            f"{where}, up to {about(longest_ns)} {words}: {often}",
+            f"{where}, up to {about(place.longest_ns)} {words}: {slowness.often}",
             known,
             Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
             [place.at],
@@ -731,3 +702,47 @@ class Relays(Inquiry):
             certainty="likely",
             subject=place.at,
         )
+
+
+class _Slowness(NamedTuple):
+    """In which way a place is slow."""
+
+    often: str  # how often, in words
+    slowest: list[SlowPassage]  # the messages that show it
+    is_network: bool = False  # the time is that of the packets' way
+    severity: Severity | None = None
+
+
+def _slowness(place: RelayPlace, team: list[RelayPlace], slowest: list[SlowPassage]) -> _Slowness | None:
+    """In which way a place is slow; None if it is not. ``slowest`` are its slowest messages.
+
+    The cases, the first that holds: always; always beside the ``team``, that does the same; by the network; now and
+    then, by itself or beside the team.
+    """
+    count = place.inside.count
+    median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
+    others = [one.usual_ns for one in team]
+    if median_ns > SLOW_MEDIAN_NS:
+        return _Slowness(f"half of its {plural(count, 'message')} took over {about(median_ns)}", slowest)
+    if others and usual_ns > TEAM_TIMES * max(others) and place.hurts(usual_ns):
+        often = (
+            f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
+            f"others that do the same under {about(max(*others, 1))}"
+        )
+        return _Slowness(often, slowest, network_ns > median_ns)
+    if network_ns > SLOW_NS:
+        return _Slowness(f"half of {plural(count, 'message')} took over {about(network_ns)}", slowest, True)
+    slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
+    rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
+    if place.inside.maximum <= slow_ns and not rare_ns:
+        return None
+    slow_ns = max(SLOW_NS, TEAM_TIMES * rare_ns) if rare_ns else slow_ns
+    slowest = [one for one in slowest if one.own_ns > slow_ns]
+    slow = max(place.slow(slow_ns), len(slowest))  # others may have waited behind these
+    often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
+    if rare_ns:
+        often += f", those of others that do the same hardly ever over {about(rare_ns)}"
+    elif 2 * slow <= count:
+        often += f", half of them under {about(max(median_ns, 1000))}"
+    is_rare = slow < max(LEAST_SLOW, FEW_SLOW * place.forth) and place.longest_ns < SLOW_MEDIAN_NS
+    return _Slowness(often, slowest, severity="note" if is_rare else None)
