@@ -690,3 +690,28 @@ def test_a_broker_on_websockets_without_a_mechanism_is_followed() -> None:
     (relays,) = (one for one in diagnosis.inquiries if isinstance(one, Relays))
     assert all(relays.follows(flow) for flow in (1, 2, 3, 4))
     assert alarms(diagnosis.findings()) == []
+
+
+@pytest.mark.parametrize("gap", ["", "10.0.0.1:5556"])
+def test_a_gap_that_is_found_later_may_hold_what_a_broker_passed_on(gap: str) -> None:
+    """One request went no further. If then octets turn out to be missing at the broker, it may have gone on."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.9:40000", "10.0.0.1:5556", types=("REP", "DEALER"))
+    for number in (2, 3):
+        scene.connect(number, f"10.0.2.{number}:40000", "10.0.0.1:5555", types=("REQ", "ROUTER"))
+    for place in range(200):
+        client, body = (3 if place == 20 else 2), b"%d" % place
+        asked = scene.say(client, b"", body, after_ms=500)
+        if place == 24:
+            scene.close(3)
+        if place != 20:
+            inner = scene.say(1, b"\0id02", b"", body, by_server=True)
+            scene.say(1, b"\0id02", b"", body + b" done", answers=inner)
+            scene.say(client, b"", body + b" done", by_server=True, answers=asked)
+    if gap:
+        scene.events.append(Problem("error", "capture-gap", "", scene.now_ns, 1, 1, gap, "10.0.0.9:40000"))
+    diagnosis = Diagnosis()
+    for event in scene.events:
+        diagnosis.take([event])
+    found = [one for one in diagnosis.findings() if one.code == "not-passed-on"]
+    assert [(one.severity, one.count) for one in found] == [("note" if gap else "error", 1)]

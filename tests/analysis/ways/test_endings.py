@@ -5,6 +5,7 @@ import pytest
 from dissectors.events import Message, Problem
 from tests.analysis.ways.scenes import MS, Scene
 from zmtpsniff.analysis.ways.records import Terminus, Way
+from zmtpsniff.analysis.ways.ways import Ways
 
 ID = b"\0\x01\x02\x03\x04"
 FRONT, BACK, WORKER = "10.0.1.1:5555", "10.0.1.1:5556", "10.0.2.1:40000"
@@ -213,3 +214,17 @@ def test_who_hears_about_a_request_has_nothing_of_it_in_hand(is_proxied: bool) -
     way = last(scene)
     assert [leg.flow for leg in way.legs] == [1, 2, 3, 4][: 3 + is_proxied]
     assert way.ended == Terminus(WORKER, "closed")
+
+
+@pytest.mark.parametrize(("late_ms", "is_late"), [(50, False), (150, True)])
+def test_messages_that_come_long_behind_later_ones(late_ms: int, is_late: bool) -> None:
+    """They waited for octets that the capture lacks; meanwhile others may have been taken for them."""
+    scene = Scene()
+    for number in (1, 2):
+        scene.connect(number, f"10.0.0.{number}:40000", "10.0.0.9:5555", types=("DEALER", "ROUTER"))
+    scene.say(1, b"in time", after_ms=200)
+    scene.say(2, b"late", after_ms=-late_ms)
+    ways = Ways()
+    ways.take(scene.events)
+    assert not ways.endings.is_late("10.0.0.1:40000")
+    assert ways.endings.is_late("10.0.0.2:40000") == is_late

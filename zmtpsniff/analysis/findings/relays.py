@@ -98,6 +98,9 @@ _LOST = {  # by fate: what the place did, in words
 _DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
 
 
+_GAP = "; octets are missing there, and what it did with them may be among these"
+
+
 def _wait(hosts: Iterable[str]) -> str:
     """The hosts that wait for a program, as a clause."""
     names = list(dict.fromkeys(hosts))
@@ -469,6 +472,9 @@ class Relays(Inquiry):
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
+        elif self._ways.endings.is_late(place.at):
+            severity = "note"
+            known += "; packets are missing there, so that some of its messages were known late"
         if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):
             severity = "note"
             known += _DISORDER
@@ -530,13 +536,16 @@ class Relays(Inquiry):
 
     def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
         """A worker closed its connection while it had requests, and its broker had others answer them."""
+        is_doubtful = seen.count < LEAST_SLOW and self._ways.endings.has_gap(place.at)
         return Claim(
             "worker-closed",
             f"the worker {place.at} of {place.upstream} closed its connection with "
             f"{plural(seen.count, 'request')} in hand",
-            "it closes the connection first, before it replies, and another reply goes to who asked",
+            "it closes the connection first, before it replies, and another reply goes to who asked"
+            + (_GAP if is_doubtful else ""),
             seen,
             [place.at, place.upstream],
+            "note" if is_doubtful else None,
             certainty="likely",
             subject=place.at,
         )
@@ -551,7 +560,7 @@ class Relays(Inquiry):
             f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
             seen,
             [place.at],
-            "note" if seen.count < LEAST_SLOW else "warning",
+            "note" if seen.count < LEAST_SLOW or self._is_cut else "warning",
             certainty="possible",
             subject=place.at,
             waiting=lost.waits,
@@ -597,6 +606,9 @@ class Relays(Inquiry):
         if self._ways.endings.is_disordered and (kind == "publication" or not has_stopped):
             severity = "note"
             known += _DISORDER
+        elif seen.count < LEAST_SLOW and self._ways.endings.has_gap(place.at):
+            severity = "note"
+            known += _GAP
         asked = self._silent_services(place, lost, begun_ns)
         if asked and kind == "request":
             severity = "note"

@@ -31,6 +31,7 @@ from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way, Why
 
 _RECENT_NS = 1_000_000_000  # so short before the end of the capture, a worker may not have answered yet
+_LATE_NS = 100_000_000  # a message that comes here so late may make a program look slow
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4  # so many times the longest time that a program ever took, it may take once more
 _MUCH_DISORDER = 10  # so many messages that came behind later ones are no exceptions
@@ -49,6 +50,7 @@ class Endings:
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0  # the time up to which the capture has come
         self.sees_all = True  # the capture lacks nothing
+        self._late: set[str] = set()  # hosts whose messages came here long behind later ones
         self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
         self._is_disordered = False
         self.knows_acknowledged = False  # legs say when they were acknowledged
@@ -69,10 +71,15 @@ class Endings:
         """Whether many packets are out of order, so a message may come behind the next leg of its way."""
         return self._is_disordered or self._overtaken >= _MUCH_DISORDER
 
-    def overtake(self, hop: Hop) -> None:
-        """A message came here behind later ones."""
+    def overtake(self, hop: Hop, by_ns: int) -> None:
+        """A message came here behind later ones, the last of them ``by_ns`` later.
+
+        It waited for octets, or acknowledgments, that the capture lacks.
+        """
         hop.is_overtaken = True
         self._overtaken += self.sees_all
+        if by_ns >= _LATE_NS and not hop.stream.is_late:
+            self._late.add(host_of(hop.src))
 
     def disorder(self) -> None:
         """A problem says that the packets are out of order, or that clocks differ."""
@@ -85,6 +92,10 @@ class Endings:
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
         return self._is_blind or host_of(address) in self._gaps
+
+    def is_late(self, address: str) -> bool:
+        """Whether messages of the host of a socket came here so late that others may have taken their places."""
+        return host_of(address) in self._late
 
     def may_hide_others(self, one: Passage) -> bool:
         """Whether a program may have waited for others in the time of a passage, which then is not its own time.

@@ -417,7 +417,7 @@ class Ways:
         if time_ns > self._now_ns:
             self._now_ns = time_ns
         elif self._now_ns > time_ns:
-            self.endings.overtake(hop)
+            self.endings.overtake(hop, self._now_ns - time_ns)
             if self._now_ns - time_ns > SET_BACK_NS:
                 self._set_back(time_ns)
         if self.endings.knows_acknowledged:
