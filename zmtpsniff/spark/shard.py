@@ -45,14 +45,14 @@ from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
 from zmtpsniff.spark.stages import Stages, loaded_events, saved_events
 
 _TOGETHER = 256  # packets of several files that are taken together
-_MOST_IDS = 100_000  # of connections that are remembered
-_KEPT_IDS = 16_384  # for the next run
-_MOST_FLOWS = 4096  # at hand, each with some kilobytes; FlowLimits bound what they hold together
-_TOLD_TOGETHER = 512  # open flows that stages take up again to tell their ends
-_MOST_EVENTS = 16_384  # that rows are made of at once
-_MOST_OCTETS = 4 << 20  # of packets of these events
-_LEAST_OTHERS = 4096  # events of a kind, but messages, that become rows: each batch of rows has its price
-_MOST_WAITS = 8  # times that fewer events wait for more
+_MOST_IDS = 100_000  # ids of connections that are remembered
+_KEPT_IDS = 16_384  # ids that are kept for the next run
+_MOST_FLOWS = 4096  # flows at hand, each with some kilobytes; FlowLimits bound what they hold together
+_OPEN_TOGETHER = 512  # open flows that the stages take up at once, to end them
+_MOST_EVENTS = 16_384  # so many events become rows at once
+_MOST_OCTETS = 4 << 20  # likewise, by the octets of their packets
+_LEAST_OTHERS = 4096  # fewer events of a kind, other than messages, wait for more: each batch of rows has its price
+_MOST_WAITS = 8  # so often at most
 
 _packet = itemgetter(1)
 Last = AnyEvent | Notice
@@ -105,7 +105,7 @@ class Shard:
             self._settled = SettledFlows(core, self._engine, stages.patterns, stages.acknowledge, wants)
         self._waiting: list[bytes] = []  # names of states that lack octets
         for name in kept.waiting:
-            self._wake(name)
+            self._resume_between(name)
         self._horizons = self._flows.waiting.horizons
         self._octets = 0
         self._now_ns = self.spec.end_ns  # of the last packet
@@ -129,7 +129,7 @@ class Shard:
 
     def _new_engine(self, stages: Stages) -> FlowEngine:
         return FlowEngine(
-            self._settings, self._curve, witness=stages.witness, begin=self._name, wake=self._wake,
+            self._settings, self._curve, witness=stages.witness, begin=self._name_flow, wake=self._resume_between,
             acknowledge=stages.acknowledge,
         )  # fmt: skip
 
@@ -151,13 +151,13 @@ class Shard:
             numbers = range(first, first + len(block))
             if self._settled is None or block.odd or len(runs) > 1:
                 self._dissect(block, numbers)
-                yield from self._give()
+                yield from self._taken_events()
             else:
                 for begin, part in self._settled.others(block, numbers):
                     self._dissect(part, numbers[begin : begin + len(part)])
                 (at, count), *_ = runs
                 of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
-                yield from self._give(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
+                yield from self._taken_events(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
         skipped = self._decoder.skipped()
         if skipped:
             last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
@@ -171,33 +171,36 @@ class Shard:
         The states are complete after that.
         """
         end_ns = max(self.spec.end_ns, self._flows.now_ns)
-        final, datagrams = self._end(end_ns)
+        final, datagrams = self._end_flows(end_ns)
         unfinished = iter(self._states.unfinished(end_ns, self._options.tells_open))
         while some := list(islice(unfinished, _MOST_FLOWS)):
             for name in some:
-                self._wake(name)
-            final += self._end(end_ns)[0]
-        yield from self._tell(final)
-        self._learn((code, detail) for capture in self.captures for _, code, detail in capture.problems)
+                self._resume_between(name)
+            final += self._end_flows(end_ns)[0]
+        yield from self._staged_last(final)
+        self._take_faults((code, detail) for capture in self.captures for _, code, detail in capture.problems)
         self._dropped += sum(capture.dropped for capture in self.captures)
-        self._keep()
-        self._learn(self._engine.problems())  # of all files together, also those to come: no state has them, and no row
-        yield from self._tell(datagrams, provisional=True)
+        self._keep_series()
+        self._take_faults(
+            self._engine.problems()
+        )  # of all files together, also those to come: no state has them, and no row
+        yield from self._staged_last(datagrams, provisional=True)
         if self._options.tells_open:
-            yield from self._tell_open()
+            yield from self._last_of_open()
             yield Events(self.stages.finish(self._now_ns), provisional=True)
         yield Events(self.stages.last_ways(self._now_ns), provisional=True)  # type: ignore[arg-type]
         flows = self._flows.register.count
         totals = Capture(self.packets.count, self._dropped, flows, 0, 0, 0, 0, self._now_ns)
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
 
-    def _learn(self, faults: Iterable[tuple[str, str]]) -> None:
+    def _take_faults(self, faults: Iterable[tuple[str, str]]) -> None:
+        """Give problems of whole files to the stages."""
         self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for code, detail in faults])
 
-    def _end(self, end_ns: int) -> tuple[list[Last], list[Last]]:
-        """End all flows at hand. The states keep those of TCP that are open, and their last events.
+    def _end_flows(self, end_ns: int) -> tuple[list[Last], list[Last]]:
+        """End all flows at hand. The states keep those of TCP that are open, with their last events.
 
-        Returns the last events of what is over, and of datagrams, whose flows have no end.
+        Return the last events of TCP flows that are over, and those of datagrams, whose flows have no end.
         """
         self._flows.register.follow_all()
         between: dict[bytes, list[Flow]] = {}
@@ -219,30 +222,32 @@ class Shard:
             else:
                 (datagrams if number in self._datagram_flows else final).append(one)
         for number, row in rows.items():
-            self._put(row, open_yet.get(number, []))
+            self._keep_state(row, open_yet.get(number, []))
         return final, datagrams
 
-    def _tell_open(self) -> Iterator[Events]:
-        """Give the last events of connections that are open, in the order of their flows."""
-        told = self._states.told()
-        while rows := list(islice(told, _TOLD_TOGETHER)):
+    def _last_of_open(self) -> Iterator[Events]:
+        """The last events of open connections, behind the stages, in the order of their flows."""
+        open_rows = self._states.told()
+        while rows := list(islice(open_rows, _OPEN_TOGETHER)):
             for row in rows:
                 self._take_up(row.content)
-            yield from self._tell([one for row in rows for one in loaded_events(row.last or b"")], provisional=True)
+            yield from self._staged_last(
+                [one for row in rows for one in loaded_events(row.last or b"")], provisional=True
+            )
 
     def _row(self, flows: Sequence[Flow], facts: Mapping[int, bytes]) -> StateRow:
-        """The row of connections with the same ends, but for their last events."""
+        """The state of connections with the same ends as a row, without their last events."""
         known = {flow.number: self.conn_ids[flow.number] for flow in flows if flow.number in self.conn_ids}
         own = {flow.number: facts[flow.number] for flow in flows if flow.number in facts}
         state = State([self._engine.save(flow) for flow in flows], known, own)
         return StateRow(_name_of(flows[0]), self._over_ns(flows), flows[0].number, None, encode(state))
 
     def _over_ns(self, flows: Sequence[Flow]) -> int:
-        """The time from which on nothing belongs to any of these flows."""
+        """The time from which on a packet with these ends belongs to a new flow."""
         return max(map(self._flows.over_ns, flows))
 
-    def _keep(self) -> None:
-        """Keep the state that all connections share for the next run; all shards have the same one."""
+    def _keep_series(self) -> None:
+        """Keep the state that all connections share for the next run. One shard does it, since all have the same."""
         if not self._is_first:
             return
         if self._datagram_flows:
@@ -256,8 +261,8 @@ class Shard:
             )
         )  # fmt: skip
 
-    def _tell(self, last: Sequence[Last], provisional: bool = False) -> Iterator[Events]:
-        """Give last events and notices to the stages, in the order of their flows."""
+    def _staged_last(self, last: Sequence[Last], provisional: bool = False) -> Iterator[Events]:
+        """Last events and notices, behind the stages, in the order of their flows."""
         events: list[AnyEvent] = []
         notices: list[tuple[int, Notice]] = []
         for one in sorted(last, key=lambda one: getattr(one, "flow", None) or 0):
@@ -269,6 +274,7 @@ class Shard:
             yield Events(self._staged(events, notices), provisional)
 
     def _staged(self, events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]) -> list[AnyEvent]:
+        """Events as they are behind the stages, with what analysis adds."""
         return self.stages.take(events, notices, self._curve.waiting_since_ns, self._horizons)
 
     # ------------------------------------------------------------------ packets
@@ -308,8 +314,8 @@ class Shard:
         file.key_lines.clear()
         return problems
 
-    def _give(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
-        """The events of packets that have been taken."""
+    def _taken_events(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
+        """The events of the packets that were taken since the last call, behind the stages."""
         self._flows.end_batch()
         self._horizons = self._flows.waiting.horizons
         events, notices = self._engine.give()
@@ -319,7 +325,7 @@ class Shard:
         self._put_aside()
 
     def _dissect(self, block: Block, numbers: Sequence[int]) -> None:
-        """Take packets that are not of settled flows."""
+        """Give packets of flows that are not settled to the engine, with datagrams at their places."""
         segments = self._decoder.segments_of(block, numbers)
         if self._options.ports:
             segments = [segment for segment in segments if self._options.wants(segment[2])]
@@ -336,7 +342,7 @@ class Shard:
         """The steps of whole connections at packets before the number ``end``."""
         return () if self._settled is None else self._settled.steps(end)
 
-    def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
+    def _name_flow(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""
         flow = self._flows.register.at(number)
         if flow is None:
@@ -358,8 +364,8 @@ class Shard:
 
     # ------------------------------------------------------------------ connections that are put aside
 
-    def _wake(self, key: bytes) -> None:
-        """Go on with the connections between two ends that were put aside, if there are any."""
+    def _resume_between(self, key: bytes) -> None:
+        """Take the connections between two ends up again that were put aside, if there are any."""
         try:
             state = self._states.pop(min(key, reverse(key)))
             if state is not None:
@@ -369,7 +375,7 @@ class Shard:
             self.has_unreadable_states = True
 
     def _take_up(self, state: State) -> None:
-        """Take up what ids and stages know of connections."""
+        """Give the facts of connections that are taken up back to the ids and the stages."""
         self._remember(state.conn_ids)
         self.stages.take_up(state.facts)
 
@@ -381,11 +387,11 @@ class Shard:
             facts = self.stages.put_aside(flow.number for flow in idle)
             for flow in idle:
                 row = self._row([flow], facts)
-                told = self._engine.put_aside(flow)
-                self._put(row, None if told is None else inserted(*told))
+                last = self._engine.put_aside(flow)
+                self._keep_state(row, None if last is None else inserted(*last))
 
-    def _put(self, row: StateRow, last: Sequence[Last] | None) -> None:
-        """Keep a state with last events, if these are known."""
+    def _keep_state(self, row: StateRow, last: Sequence[Last] | None) -> None:
+        """Keep a state for later, with the last events if these are known."""
         self._states.put(row._replace(last=None if last is None else saved_events(last)))
 
 
@@ -409,14 +415,15 @@ class ShardRows:
         """Dissect the shard; yields its rows, the first shard also those about ``files``: their sizes and times."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
-                yield from self._take(one)
-        yield from self._make()
+                yield from self._add_events(one)
+        yield from self._make_rows()
         if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
                 yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
-    def _take(self, one: Events) -> Iterator[Batch]:
+    def _add_events(self, one: Events) -> Iterator[Batch]:
+        """Add events to those of which rows will be made. If there are enough, yield the rows."""
         kinds, events = self._kinds, self._own(one.events)
         if kinds is not None:
             events = [event for event in events if isinstance(event, kinds)]
@@ -427,7 +434,7 @@ class ShardRows:
         if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             self._events = self._octets = 0
             self._waits = (self._waits + 1) % _MOST_WAITS
-            yield from self._make(_LEAST_OTHERS if self._waits else 1)
+            yield from self._make_rows(_LEAST_OTHERS if self._waits else 1)
 
     def _own(self, events: list[AnyEvent]) -> list[AnyEvent]:
         """The events whose rows are of this shard."""
@@ -446,7 +453,8 @@ class ShardRows:
                 found.append(event)
         return found
 
-    def _make(self, least: int = 1) -> Iterator[Batch]:
+    def _make_rows(self, least: int = 1) -> Iterator[Batch]:
+        """The rows of all events so far, but for kinds with fewer than ``least`` of them."""
         for provisional, backlog in enumerate(self._backlogs):
             yield from self._rows.of_events(backlog, self._origin, bool(provisional), least)
 

@@ -185,12 +185,12 @@ class Stages:
         events = self.payloads.take(events)  # also where nobody is told: they say which messages ask
         if self.diagnosis is not None:
             self.diagnosis.take(events)
-        return events if self.ways is None else [*events, *self._told(self.ways.take(events))]
+        return events if self.ways is None else [*events, *self._way_records(self.ways.take(events))]
 
-    def _told(self, over: Sequence[OpenWay]) -> list[Any]:
-        """The records of ways that are over, which no stage takes."""
+    def _way_records(self, finished: Sequence[OpenWay]) -> list[Any]:
+        """The records of finished ways. No other stage takes them."""
         assert self.ways is not None
-        return [record for way in over if (record := self.ways.record(way)) is not None]
+        return [record for way in finished if (record := self.ways.record(way)) is not None]
 
     def finish(self, now_ns: int) -> list[AnyEvent]:
         """The last events: it is ``now_ns``, and the files end."""
@@ -214,7 +214,7 @@ class Stages:
 
     def last_ways(self, now_ns: int) -> list[Way]:
         """The ways that are not over, as they are at ``now_ns``. No events can be taken after that."""
-        return [] if self.ways is None else self._told(self.ways.finish(now_ns))
+        return [] if self.ways is None else self._way_records(self.ways.finish(now_ns))
 
     def put_aside(self, flows: Iterable[int]) -> dict[int, bytes]:
         """Give away what only these flows need, to :meth:`take_up` before their next events; raises UnkeptStageError.

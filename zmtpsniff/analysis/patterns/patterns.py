@@ -95,14 +95,14 @@ class Patterns:
         self._settled_ns = 0
         self._takers: dict[type[AnyEvent | Notice], Callable[[Any], None]] = {  # of what is no message
             Command: self._command,
-            Greeting: self._greeting,
-            Connection: self._end,
-            Subscription: self._subscription,
+            Greeting: self._take_greeting,
+            Connection: self._take_connection,
+            Subscription: self._take_subscription,
             Beacon: self._announced.beacon,
-            Problem: self._problem,
+            Problem: self._take_problem,
             Refusal: self._connections.refuse,
-            Doubt: self._doubt,
-            Delay: self._delay,
+            Doubt: self._take_doubt,
+            Delay: self._take_delay,
         }
 
     # ------------------------------------------------------------------ settled flows
@@ -214,11 +214,11 @@ class Patterns:
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
         if has_batches(events):
-            events, notices = _opened(events, notices)
+            events, notices = _with_objects(events, notices)
         batch = inserted(events, notices) if notices else events
         paired: dict[int, list[Any]] = {}
-        found = list(self._look(batch, paired))
-        self._settle(batch, horizon_ns, horizons)
+        found = list(self._take_each(batch, paired))
+        self._report_waiting(batch, horizon_ns, horizons)
         found += self._problems.placed(len(batch))
         if not found and not paired:
             return events
@@ -227,10 +227,12 @@ class Patterns:
             return [one for event in found_and_old for one in paired.get(id(event), (event,))]
         return found_and_old
 
-    def _look(self, batch: Sequence[AnyEvent | Notice], paired: dict[int, list[Any]]) -> Iterator[tuple[int, AnyEvent]]:
-        """Look at the events and the notices of a batch. Gives the problems found, with their places.
+    def _take_each(
+        self, batch: Sequence[AnyEvent | Notice], paired: dict[int, list[Any]]
+    ) -> Iterator[tuple[int, AnyEvent]]:
+        """Take the events and the notices of a batch. Yield the problems that are found, each with its place.
 
-        ``paired`` gets what stands for each batch of messages whose pairs were found, by its identity.
+        ``paired`` gets, by its identity, the events that stand for each batch of messages whose pairs were found.
         """
         on_message, takers, problems = self._on_message, self._takers, self._problems
         place = passed = 0
@@ -253,25 +255,27 @@ class Patterns:
                 alone = None
                 is_notice = type(event) in _NOTICES
                 if type(event) is Connection and place > 1:
-                    self._pass(batch[place - 2])
+                    self._note_time(batch[place - 2])
                 elif is_notice or (type(event) is Problem and event.code in BLINDING):
                     for earlier in batch[passed : place - 1]:
                         if isinstance(earlier, MessageBatch):
                             self._now_ns = max(self._now_ns, earlier.latest_ns)
-                        self._pass(earlier)
+                        self._note_time(earlier)
                     passed = place - 1
                 take_other = takers.get(type(event))
                 if take_other is not None:
                     take_other(event)
                 if is_notice:
-                    self._pass(event)
+                    self._note_time(event)
             if problems.new:
                 yield from problems.placed(place)
 
-    def _settle(self, batch: Sequence[AnyEvent | Notice], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
-        """Once a second, report what has waited for too long."""
+    def _report_waiting(
+        self, batch: Sequence[AnyEvent | Notice], horizon_ns: int | None, horizons: Mapping[int, int]
+    ) -> None:
+        """Once a second, report requests and PINGs that have waited for too long."""
         for event in reversed(batch):
-            if self._pass(event):
+            if self._note_time(event):
                 break
         now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
         if not is_due(now_ns, self._settled_ns + _SETTLE_NS):
@@ -283,25 +287,25 @@ class Patterns:
                 rules.pass_time(sure_ns)
         self._connections.pass_time(min([now_ns, *horizons.values()]))
 
-    def _pass(self, event: AnyEvent | Notice | MessageBatch) -> bool:
-        """Take the time from an event, if it has one."""
+    def _note_time(self, event: AnyEvent | Notice | MessageBatch) -> bool:
+        """Learn from an event what time it is. Return whether it says that."""
         time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
         if time_ns is None:
             return False
-        is_late = isinstance(event, Connection | Problem)  # it may be told long after its time
+        is_late = isinstance(event, Connection | Problem)  # it may come long after its time
         self._now_ns = max(self._now_ns, time_ns) if is_late else later(self._now_ns, time_ns)
         return True
 
     def settle(self, now_ns: int) -> None:
-        """It is ``now_ns``, and no event says so. The next batch, even an empty one, has the problems of that."""
+        """It is ``now_ns``, though no event says so. The next batch, even an empty one, reports what waited so long."""
         self._now_ns = later(self._now_ns, now_ns)
 
     # ------------------------------------------------------------------ what is rare
 
-    def _subscription(self, event: Subscription) -> None:
+    def _take_subscription(self, event: Subscription) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is not None and len(conversation.dossier.types) < 2:
-            self._keep(conversation, event)
+            self._hold_early(conversation, event)
             if conversation.inference is not None:
                 self._learn(conversation, conversation.inference.subscription(event))
         elif conversation is not None:
@@ -309,20 +313,20 @@ class Patterns:
                 self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
             conversation.rules.subscription(event)
 
-    def _problem(self, event: Problem) -> None:
+    def _take_problem(self, event: Problem) -> None:
         if event.code in BLINDING and event.flow is not None:
             if event.flow not in self._conversations:
                 if event.code == "no-greeting":
-                    self._meet(event.flow, event.src or "", event.dst or "")
+                    self._begin_late(event.flow, event.src or "", event.dst or "")
                 else:
                     self._blinded.add(event.flow)
             self._blind(event.flow, event.since_ns or event.time_ns, only_beginning=BLINDING[event.code] == "beginning")
 
-    def _doubt(self, notice: Doubt) -> None:
+    def _take_doubt(self, notice: Doubt) -> None:
         self._connections.miss(notice.flow)
         self._blind(notice.flow, notice.since_ns or notice.time_ns)
 
-    def _delay(self, notice: Delay) -> None:
+    def _take_delay(self, notice: Delay) -> None:
         self._connections.miss(notice.flow)
         conversation = self._conversations.get(notice.flow)
         if conversation is not None and conversation.pings is not None:
@@ -342,13 +346,13 @@ class Patterns:
                 rules.lose()
         conversation.dossier.blind = True
 
-    def _greeting(self, event: Greeting) -> None:
+    def _take_greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(Dossier(event.flow))
             conversation.dossier.blind = event.flow in self._blinded
             conversation.dossier.see_version(event)
-            self._on_message[event.flow] = partial(self._keep, conversation)
+            self._on_message[event.flow] = partial(self._hold_early, conversation)
             self._connections.greet(event)
             if conversation.dossier.is_untyped:
                 self._infer(conversation, event.src, event.dst)
@@ -357,8 +361,8 @@ class Patterns:
         if event.socket_type is not None:
             self._announce(conversation, event)
 
-    def _meet(self, flow: int, src: str, dst: str) -> None:
-        """Take the first event of a connection that began before the capture."""
+    def _begin_late(self, flow: int, src: str, dst: str) -> None:
+        """Follow a connection that began before the capture, from its first event on."""
         conversation = self._conversations[flow] = Conversation(Dossier(flow))
         conversation.dossier.blind = True
         self._infer(conversation, src, dst)
@@ -374,17 +378,17 @@ class Patterns:
                 self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference((one, other), self._senders)
-        self._listen(conversation)
+        self._choose_takers(conversation)
 
-    def _look_at(self, conversation: Conversation, event: Message) -> None:
-        """Take a message of a connection whose socket types are unknown."""
+    def _infer_from(self, conversation: Conversation, event: Message) -> None:
+        """Infer the socket types of a connection from one more message."""
         inference = conversation.inference
         if inference is None:
             return
-        self._keep(conversation, event)
+        self._hold_early(conversation, event)
         if conversation.dossier.flow not in self._on_message:  # too much to be remembered: what comes next is enough
-            self._listen(conversation)
-        guesses = self._remembered(conversation, event)
+            self._choose_takers(conversation)
+        guesses = self._types_by_older_files(conversation, event)
         if guesses is not None:
             conversation.dossier.is_declared = True
             self._learn(conversation, guesses)
@@ -401,15 +405,15 @@ class Patterns:
             _name_sender(conversation.dossier.sender_types, event)
 
     def _give_up(self, conversation: Conversation) -> None:
-        """Messages of this connection do not show its socket types; other connections of the sockets may."""
+        """The messages of a connection do not show its socket types; other connections of the sockets may."""
         conversation.inference = None
         conversation.dossier.guesses = {}
         self._on_message.pop(conversation.dossier.flow, None)
-        self._listen(conversation)
+        self._choose_takers(conversation)
         self._forget_early(conversation)
 
-    def _remembered(self, conversation: Conversation, event: Message) -> Guesses | None:
-        """The types that older files tell of the two sides of a message.
+    def _types_by_older_files(self, conversation: Conversation, event: Message) -> Guesses | None:
+        """The types of the two sides of a message, as greetings in older files say.
 
         Frames of one side may be found later than those of the other, so sockets that answer each other must both have
         sent something: from then on a missing reply is none. A connection that lacks its first octets began after those
@@ -433,7 +437,7 @@ class Patterns:
         conversation.dossier.guess(guesses)
         conversation.rules = self._rulebook.rules(conversation.dossier)
         self._on_message.pop(conversation.dossier.flow, None)
-        self._listen(conversation)
+        self._choose_takers(conversation)
         # Frames of one side may have been found later than those of the other.
         waiting = conversation.dossier.early
         if all(0 <= early.seen < UNBOUNDED for early in waiting):
@@ -449,21 +453,21 @@ class Patterns:
         elif conversation.inference is not None:
             conversation.inference.command(event)
         if event.name in ("PING", "PONG") and not (conversation.awaits_types and conversation.dossier.blind):
-            self._heartbeat(conversation, event)
+            self._take_heartbeat(conversation, event)
         elif conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
 
-    def _heartbeat(self, conversation: Conversation, event: Command) -> None:
+    def _take_heartbeat(self, conversation: Conversation, event: Command) -> None:
         if conversation.awaits_types:  # the capture point is late with what the other side said before
             if conversation.early_octets < _EARLY_OCTETS // 2:
-                self._keep(conversation, event)
+                self._hold_early(conversation, event)
             else:
                 conversation.dossier.blind = True
             return
         if conversation.pings is None:
             conversation.pings = Heartbeats(conversation.dossier, self._problems)
-            self._listen(conversation)
+            self._choose_takers(conversation)
         conversation.pings.command(event)
 
     def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
@@ -475,12 +479,12 @@ class Patterns:
             self._bound.announce(address, kind if kind in PEERS else "")
         self._connections.begin(dossier, event)
         conversation.rules = self._rulebook.rules(conversation.dossier)
-        self._listen(conversation)
+        self._choose_takers(conversation)
         if conversation.dossier.early:
             self._catch_up(conversation)
 
-    def _keep(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
-        """Keep an event until the socket types are known. If there are too many, forget them."""
+    def _hold_early(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
+        """Hold an event until the socket types are known. If there are too many, forget them."""
         octets = _EVENT_COST
         if isinstance(event, Message):
             octets += sum(map(len, map(at_hand, event.frames)))
@@ -501,7 +505,7 @@ class Patterns:
             if isinstance(early, Subscription):
                 conversation.rules.subscription(early)
             elif isinstance(early, Command):
-                self._heartbeat(conversation, copy(early))
+                self._take_heartbeat(conversation, copy(early))
                 take = self._on_message.get(conversation.dossier.flow)  # heartbeats listen, too
             elif take is not None:
                 take(copy(early))
@@ -512,12 +516,12 @@ class Patterns:
         self._room.give(conversation.early_octets)
         conversation.early_octets = 0
 
-    def _listen(self, conversation: Conversation) -> None:
-        """Choose what takes the messages of the connection, and which rules must know that time passes."""
+    def _choose_takers(self, conversation: Conversation) -> None:
+        """Choose the parts that take the messages of a connection, and the rules that must know that time passes."""
         calls: list[Callable[[Message], None]] = []
         waiting: list[Rules] = []
         if conversation.inference is not None:
-            calls.append(partial(self._look_at, conversation))
+            calls.append(partial(self._infer_from, conversation))
         if conversation.dossier.guesses:
             calls.append(partial(_name_sender, conversation.dossier.sender_types))
         for rules in (conversation.rules, conversation.pings):
@@ -528,7 +532,7 @@ class Patterns:
         if waiting:
             self._waiting[conversation.dossier.flow] = waiting
         if len(calls) > 1:
-            self._on_message[conversation.dossier.flow] = partial(_all_of_them, calls)
+            self._on_message[conversation.dossier.flow] = partial(_call_each, calls)
         elif calls:
             self._on_message[conversation.dossier.flow] = calls[0]
         else:
@@ -536,7 +540,7 @@ class Patterns:
 
     # ------------------------------------------------------------------ ending
 
-    def _end(self, event: Connection) -> None:
+    def _take_connection(self, event: Connection) -> None:
         conversation = self._conversations.pop(event.flow, None)
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
@@ -547,7 +551,7 @@ class Patterns:
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
             if conversation.inference is not None or conversation.dossier.guesses is not None:
-                self._tell_types(conversation, event)
+                self._add_inferred_types(conversation, event)
                 self._senders.end(event)
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
@@ -560,7 +564,7 @@ class Patterns:
             conversation.part()
         self._pipelines.end(event)
 
-    def _tell_types(self, conversation: Conversation, event: Connection) -> None:
+    def _add_inferred_types(self, conversation: Conversation, event: Connection) -> None:
         """Add the inferred socket types to the summary, if no later message contradicts them."""
         bound = self._bound.guesses(event.client.address, event.server.address)
         if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
@@ -568,7 +572,7 @@ class Patterns:
         dossier = conversation.dossier
         known = dossier.guesses if conversation.inference is None else conversation.inference.at_end()
         guesses = self._bound.settle(known or {}) | (bound or {})
-        if not dossier.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
+        if not dossier.is_declared and (contradicts(guesses, event) or _asker_spoke_last(conversation, event)):
             return
         for peer in (event.client, event.server):
             if peer.socket_type is None and peer.address in guesses:
@@ -586,16 +590,16 @@ def _name_sender(kinds: Mapping[str, SenderType], event: Message) -> None:
         event.socket_type, event.inferred, event.lookalike = kinds[event.src]
 
 
-def _all_of_them(calls: Sequence[Callable[[Message], None]], event: Message) -> None:
-    """Have several rules take a message."""
+def _call_each(calls: Sequence[Callable[[Message], None]], event: Message) -> None:
+    """Let several parts take a message."""
     for call in calls:
         call(event)
 
 
-def _opened(
+def _with_objects(
     events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]
 ) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
-    """The events, with an object for each message that patterns want; and the notices with their new places."""
+    """The events, with objects for messages that patterns take one by one; and the notices at their new places."""
     found: list[Any] = []
     places = [0]
     for event in events:
@@ -614,8 +618,8 @@ def _pair_facts(rules: Rules, client: str, most: int) -> tuple[Any, ...] | None:
     return rules.facts(client, most) if isinstance(rules, RequestReply) else None
 
 
-def _has_last_word(conversation: Conversation, event: Connection) -> bool:
-    """Whether the last message came from the side that seems to ask: then it may be the side that answers."""
+def _asker_spoke_last(conversation: Conversation, event: Connection) -> bool:
+    """Whether the side that seems to ask sent the last message: then it may be the one that answers."""
     asked_ns, patience_ns = conversation.rules.asked_ns, conversation.patience_ns
     if asked_ns is None or patience_ns is None:
         return False

@@ -344,7 +344,7 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def octets(self) -> int:
-        """How many octets of it are in memory."""
+        """How many of its octets are in memory."""
         return sum(map(len, map(at_hand, self.frames)))
 
     def copy(self) -> "Hop":
