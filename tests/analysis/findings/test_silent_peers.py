@@ -110,6 +110,17 @@ def test_heartbeats_stop() -> None:
     assert "says nothing to 10.0.0.1:5555 any more, for 10 s, while 2 others of the same ROUTER do" in one.summary
 
 
+def test_it_closes_in_the_middle_of_its_steady_messages() -> None:
+    def notes(*talks: Talk) -> list[tuple[str, str]]:
+        return [(one.code, one.certainty) for one in diagnose_events(events(talks)) if one.severity == "note"]
+
+    assert notes(BEATS, Talk(beats(until=10), closed=10.2), BEATS) == [("worker-closed", "possible")]
+    assert notes(BEATS, Talk(beats(until=10, last_size=33), closed=10.2), BEATS) == []  # it takes its leave
+    assert notes(BEATS, Talk(beats(until=10), closed=15), BEATS) == []  # it had nothing to say any more
+    assert notes(BEATS, *[Talk(beats(until=10), closed=10.2)] * 2, BEATS) == []  # a part of them is stopped
+    assert notes(BEATS, Talk(beats(until=10), closed=10.2)) == []
+
+
 @pytest.mark.parametrize(
     "talks",
     [

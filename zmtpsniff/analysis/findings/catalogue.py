@@ -217,7 +217,8 @@ FINDINGS: dict[str, FindingKind] = {
     "worker-closed": FindingKind(
         "warning",
         "A worker closed its connection while it had requests, and the queue that gave them to it goes on; or it was "
-        "the last worker of a queue, which takes more requests.",
+        "the last worker of a queue, which takes more requests. A note of a DEALER that spoke by itself at a steady "
+        "pace, and may have been told to stop.",
         "The requests are in the capture, no reply comes back, and the worker closes first, by a FIN or a RST.",
         "Find out why the worker ended. The senders of these requests wait for replies that will not come: let a "
         "worker finish its requests before it closes, and let requesters give up and ask again.",

@@ -15,6 +15,9 @@ Heartbeats stop. A peer that spoke by itself, more often than it was spoken to, 
 for five times the longest pause, has stopped, if all the others of the same ROUTER keep that pace to the end. Progress
 of a job has a pace, too, and its last message is the result: so the last message must be as long as those before.
 
+A peer that closes may have been told to. If it spoke at such a pace until then, and its last message is as long as
+those before, so that it is no farewell, it may as well have been killed: that is a note.
+
 Missing octets may be what a peer said.
 """
 
@@ -122,6 +125,8 @@ def silent_peers(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int) -> I
             yield from _with_work(one, others, timeout_ns, now_ns)
         elif one.is_open:
             yield from _without_beats(one, others, timeout_ns)
+        elif one.closed:
+            yield from _without_farewell(one, others)
 
 
 def _with_work(one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, now_ns: int) -> Iterator[Claim]:
@@ -177,5 +182,31 @@ def _without_beats(one: RouterPeer, others: Sequence[RouterPeer], timeout_ns: in
         seen,
         [one.address, one.router],
         certainty="likely",
+        subject=one.address,
+    )
+
+
+def _without_farewell(one: RouterPeer, others: Sequence[RouterPeer]) -> Iterator[Claim]:
+    spoken = one.spoken
+    is_in_time = one.until_ns - spoken.last_ns <= _ALIKE * spoken.longest_gap_ns
+    if not (is_in_time and one.is_steady and spoken.least <= spoken.size <= spoken.most):
+        return
+    later_ns = one.until_ns + _GOES_ON_NS
+    paced = [other for other in others if other.until_ns >= later_ns and other.keeps_pace(spoken.longest_gap_ns)]
+    gone = sum(not other.is_open and other.until_ns < later_ns for other in others)
+    if len(paced) < max(_SPEAKERS, 2 * gone + 1):
+        return
+    seen = Occurrences()
+    seen.add(one.until_ns, one.packet, one.flow)
+    yield Claim(
+        "worker-closed",
+        f"the DEALER {one.address} closed its connection to {one.router}, while {plural(len(paced), 'other')} of the "
+        "same ROUTER go on",
+        f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and its "
+        "last message is like those before: it may have been killed, or told to stop",
+        seen,
+        [one.address, one.router],
+        "note",
+        certainty="possible",
         subject=one.address,
     )
