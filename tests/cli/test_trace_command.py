@@ -20,7 +20,7 @@ def test_what_is_lost_says_where_and_why() -> None:
     assert lost
     assert all(way["answered"] is False for way in lost)
     lines = run("trace", "--lost", "--utc", BROKERS).stdout.splitlines()
-    assert "  ended: 10.9.0.37:6206 took it and passed nothing on" in lines
+    assert "  ended: 10.9.0.37:6206 took the message and passed nothing on" in lines
 
 
 def test_the_slowest_come_first() -> None:

@@ -21,12 +21,12 @@ _NO_TERMINAL = 120  # columns
 _REMEMBERED = 4096  # texts of each kind: legs of other ways have the same ends, and often the same times
 _WHY = {
     "closed": "{at} closed the connection while it had the message",
-    "not-forwarded": "{at} took it and passed nothing on",
-    "not-answered": "{at} took it and did not answer",
+    "not-forwarded": "{at} took the message and passed nothing on",
+    "not-answered": "{at} took the message and did not answer",
     "reply-not-forwarded": "{at} took the reply and did not pass it on",
-    "reply-to-nobody": "{at} had nobody to send the reply to: the one who asked had closed",
-    "not-taken": "{at} never acknowledged it",
-    "capture-ended": "the capture ended while {at} had it",
+    "reply-to-nobody": "{at} had nobody to send the reply to: the client had closed",
+    "not-taken": "{at} never acknowledged the message",
+    "capture-ended": "the capture ended while {at} had the message",
 }
 _WHAT = {"inside": "inside {at}", "queue": "in the queue of {at}", "network": "in the network before {at}"}
 

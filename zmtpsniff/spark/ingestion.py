@@ -125,7 +125,7 @@ def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outco
 class Base:
     """The contents of the tables when an attempt begins."""
 
-    def __init__(self, store: Store, lost: Set[str] = frozenset()) -> None:
+    def __init__(self, store: Store, lost: Set[str]) -> None:
         """Find out what there is. States of series that are ``lost`` need not be readable."""
         self.store = store
         self.lost = lost

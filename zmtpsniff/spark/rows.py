@@ -106,7 +106,7 @@ class CaptureRow(NamedTuple):
 class Rows:
     """Makes rows of events."""
 
-    def __init__(self, max_bytes: int, bodies: bool = True) -> None:
+    def __init__(self, max_bytes: int, bodies: bool) -> None:
         """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
         self._most = max_bytes or MOST
         self._most_of_messages = self._most if bodies else 0

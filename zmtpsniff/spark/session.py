@@ -104,7 +104,7 @@ def _start(master: str, settings: dict[str, str]) -> "SparkSession":
 class LazySession:
     """A session that starts when it is first used. A run without new files does not use it."""
 
-    def __init__(self, master: str | None = None) -> None:
+    def __init__(self, master: str | None) -> None:
         """Check that there may be a session at ``master``; raises SparkError."""
         self._master = master or _HERE
         _check(self._master)

@@ -399,7 +399,7 @@ class ShardRows:
     """The events of a shard as rows."""
 
     def __init__(
-        self, series: str, shard: Shard, options: Options, kinds: tuple[type, ...] | None = None, stays: bool = False
+        self, series: str, shard: Shard, options: Options, kinds: tuple[type, ...] | None, stays: bool = False
     ) -> None:
         """Make rows of the events of a shard, or of some ``kinds``. No row is provisional if everything ``stays``."""
         self._series = series

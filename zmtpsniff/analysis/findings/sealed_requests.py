@@ -20,7 +20,7 @@ import msgspec
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, at_hand
-from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
+from zmtpsniff.analysis.defaults import timeout_ns
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
@@ -77,7 +77,7 @@ class _Silence(msgspec.Struct, eq=False):
 class SealedRequests(Inquiry):
     """Requests and replies in boxes."""
 
-    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
+    def __init__(self, timeout_seconds: float) -> None:
         """``timeout_seconds`` is how long a request may wait for its reply."""
         self._timeout_ns = timeout_ns(timeout_seconds)
         self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces

@@ -195,7 +195,7 @@ class _Side:
 class BodyIds:
     """The ids in the messages of one connection that have no envelope."""
 
-    def __init__(self, room: Room, one: str, other: str, *, is_whole: bool = True) -> None:
+    def __init__(self, room: Room, one: str, other: str, *, is_whole: bool) -> None:
         """Look at messages between these addresses, and remember within ``room``.
 
         ``is_whole`` says that all of them will come, so that a value which did not come before is new.

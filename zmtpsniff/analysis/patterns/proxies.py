@@ -77,7 +77,7 @@ class Proxies:
         """Remember a request to a ROUTER, which may send it on; ``alone`` if its sender waits for no other reply."""
         self.begin_place(hash(tuple(event.frames)), event.flow, event.packet, event.part, alone)
 
-    def begin_place(self, content: int, flow: int, packet: int, part: int, alone: bool = False) -> None:
+    def begin_place(self, content: int, flow: int, packet: int, part: int, alone: bool) -> None:
         """Remember a request by the hash of its frames."""
         what, place = (content, flow), (flow, packet, part)
         alike = self._requests.get(what)

@@ -8,7 +8,7 @@ _SHOWN = 120  # where nobody says how long they are
 class Timeline:
     """Counts by intervals of time, which become longer when there are too many."""
 
-    def __init__(self, interval_ns: int | None = None) -> None:
+    def __init__(self, interval_ns: int | None) -> None:
         """Count in intervals of that length; None for one that suits the capture."""
         self._asked = interval_ns is not None
         self.width_ns = interval_ns or _FINEST_NS

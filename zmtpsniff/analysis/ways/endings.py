@@ -55,7 +55,7 @@ class Endings:
         self._is_disordered = False
         self.knows_acknowledged = False  # legs say when they were acknowledged
 
-    def blind(self, *hosts: str, has_gap: bool = True) -> None:
+    def blind(self, *hosts: str, has_gap: bool) -> None:
         """The capture may lack messages of these hosts, or of any host if none is given.
 
         Without ``has_gap`` it only lacks the beginning of a connection.

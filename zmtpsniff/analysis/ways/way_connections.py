@@ -238,7 +238,7 @@ class WayConnections(dict[int, WayConnection]):
             self._ids.miss(dossier.flow)
         return connection
 
-    def end(self, flow: int, client: str = "") -> WayConnection | None:
+    def end(self, flow: int, client: str) -> WayConnection | None:
         """The connection of a client is over. Return it; None if it has not begun here."""
         self._resent.pop(flow, None)
         self._receipts.pop(flow, None)
