@@ -17,6 +17,7 @@ from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 
 _TURNS = 5  # so many replies show that a service answers its peer
+_UNASKED = 0.1  # of the replies of a service may come while nothing waits: heartbeats
 _SKETCHED = 50  # a sketch knows durations to a part that is less than one of so many
 PENDING = 64
 """Requests to remember of one connection."""
@@ -218,7 +219,9 @@ class Suspect:
         self.oldest = exchange.pending[0]
         # Of two that may both ask, one message more may only tell something, and many more are no questions.
         is_asked = not exchange.is_mutual or 1 < self.asked - self.answered <= self.answered
-        self.took_turns = exchange.in_turns >= _TURNS and is_asked
+        # Who speaks while nothing waits answers nothing then, and perhaps never.
+        unasked = len(exchange.pending) - (self.asked - self.answered)
+        self.took_turns = exchange.in_turns >= _TURNS and is_asked and unasked <= self.answered * _UNASKED
         self.strict = exchange.strict
         self.is_inferred = exchange.is_inferred
         # It closed the connection, and not its peer.
