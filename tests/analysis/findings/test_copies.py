@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from dissectors.events import Connection, Message, Peer, Sides, Subscription
 from tests.support.examples import examples
+from tests.support.footprint import entries, reachable
 from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.compared_copies import CopyStream
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.net.witness import Stall
@@ -197,3 +199,57 @@ def test_drops_of_a_part_that_nobody_else_wants_are_not_known() -> None:
         [(number * MS + 1, body) for number, body in enumerate(bodies) if not 50 <= number < 250],
     ]
     assert _dropped(streams, END_NS, topics=[b"EUR", b""]) == {_subscriber(1): 100}
+
+
+def test_subscribers_that_come_and_go_cost_bounded_memory() -> None:
+    """Also those that lost messages; and the numbers of their streams do not grow."""
+    copies = Copies()
+    sizes = []
+    for pair in range(1, 4501):
+        flows = 2 * pair, 2 * pair + 1
+        listeners = {}
+        for flow in flows:
+            dossier = _dossier(flow)
+            listeners[flow] = copies.begin(dossier)
+            wanted = Subscription(0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", b"", "command")
+            copies.subscription(dossier, wanted)
+        for number in range(20):
+            for flow, listen in listeners.items():
+                if flow == flows[0] or number != 15:
+                    message = Message(number, number, flow, PUBLISHER, _subscriber(flow), [b"%d %d" % (pair, number)])
+                    message.matched = b""
+                    assert listen is not None
+                    listen([message])
+        for flow in flows:
+            ends = Peer(_subscriber(flow)), Peer(PUBLISHER)
+            over = Connection(flow, "tcp", *ends, Sides(0, 30), Sides(0, 30), 0, 9000, "fin")
+            copies.end(_dossier(flow), over, 9000)
+        if pair % 2250 == 0:
+            sizes.append(entries(copies))
+    assert sizes[1] < 1.02 * sizes[0]
+    numbers = [one for one in reachable(copies) if isinstance(one, int)]
+    assert max(number.bit_length() for number in numbers) < 2000
+    assert 0 < len([*copies.claims(0)]) <= 2000
+
+
+def test_a_subscriber_with_nobody_to_compare_looks_once_until_something_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies, looks = Copies(), 0
+    listeners = [copies.begin(_dossier(flow)) for flow in range(50)]
+    wanted = Subscription(0, 1, 0, _subscriber(0), PUBLISHER, "subscribe", b"", "command")
+    copies.subscription(_dossier(0), wanted)
+    choose = CopyStream.choose_partners
+
+    def counting(stream: CopyStream) -> None:
+        nonlocal looks
+        looks += 1
+        choose(stream)
+
+    monkeypatch.setattr(CopyStream, "choose_partners", counting)
+    assert listeners[0] is not None
+    for number in range(100):
+        message = Message(number, number, 0, PUBLISHER, _subscriber(0), [b"%d" % number])
+        message.matched = b""
+        listeners[0]([message])
+    assert looks == 1

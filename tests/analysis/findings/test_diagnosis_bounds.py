@@ -2,10 +2,13 @@
 
 import pytest
 
-from dissectors.events import Connection, Process
+from dissectors.events import Command, Connection, Greeting, Peer, Process, Sides
 from tests.analysis.ways.scenes import MS, Scene
-from tests.support.footprint import entries
+from tests.support.footprint import entries, reachable
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.ways import correlation
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
@@ -106,3 +109,42 @@ def test_connections_that_are_not_zmtp() -> None:
         if flow % 10_000 == 0:
             kept.append(entries(diagnosis))
     assert kept[1] == kept[0]
+
+
+def test_names_that_peers_choose() -> None:
+    """Mechanisms, socket types and commands of handshakes."""
+    handshakes = Handshakes()
+    client, server = "10.0.0.2:40000", "10.0.0.1:5555"
+    kept = []
+    for flow in range(1, 1001):
+        dossier = Dossier(flow)
+        for src, dst in ((client, server), (server, client)):
+            greeting = Greeting(flow, flow, flow, src, dst, version="3.1", mechanism=f"M{flow}")
+            handshakes.greeting(dossier, greeting)
+        handshakes.command(dossier, Command(flow, flow, flow, client, server, "READY"))
+        ends = Peer(client, "3.1", f"A{flow}"), Peer(server, "3.1", f"B{flow}")
+        over = Connection(flow, "tcp", *ends, Sides(0, 0), Sides(9, 9), flow, flow + MS, "fin", closed_by="client")
+        over.handshake = "complete" if flow % 2 else "failed"
+        handshakes.end(dossier, over, flow + MS)
+        if flow % 500 == 0:
+            kept.append(entries(handshakes))
+    assert kept[1] == kept[0]
+    for number in range(1000):
+        handshakes.command(Dossier(1), Command(1, 1, 1, client, server, f"X{number}"))
+    assert entries(handshakes) < kept[1] + 10
+
+
+def test_a_peer_that_comes_back_before_it_has_left() -> None:
+    """Each time with the same identity."""
+    identities = Identities()
+    kept = []
+    for flow in range(1, 30_001):
+        peer, router = f"10.0.0.2:{flow}", "10.0.0.1:5555"
+        identities.begin(Dossier(flow, flow, flow, {peer: "DEALER", router: "ROUTER"}, {peer: b"me"}))
+        if flow > 1:
+            ends = Peer(f"10.0.0.2:{flow - 1}"), Peer(router)
+            over = Connection(flow - 1, "tcp", *ends, Sides(0, 0), Sides(9, 9), 0, flow, "fin")
+            identities.end(Dossier(flow - 1), over, flow)
+        if flow % 15_000 == 0:
+            kept.append(sum(1 for _ in reachable(identities)))
+    assert kept[1] < kept[0] * 1.02

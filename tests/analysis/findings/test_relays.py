@@ -21,6 +21,7 @@ from tests.support.runner import run
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.relay_places import RelayPlace
 from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.capture import files
@@ -715,3 +716,26 @@ def test_a_gap_that_is_found_later_may_hold_what_a_broker_passed_on(gap: str) ->
         diagnosis.take([event])
     found = [one for one in diagnosis.findings() if one.code == "not-passed-on"]
     assert [(one.severity, one.count) for one in found] == [("note" if gap else "error", 1)]
+
+
+def test_each_of_many_workers_is_compared_with_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, compared, count = Scene(), 0, 400
+    does_the_same = RelayPlace.does_the_same
+
+    def counting(place: RelayPlace, other: RelayPlace) -> bool:
+        nonlocal compared
+        compared += 1
+        return does_the_same(place, other)
+
+    monkeypatch.setattr(RelayPlace, "does_the_same", counting)
+    scene.connect(0, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
+    for flow in range(1, count + 1):
+        scene.connect(flow, f"10.1.{flow // 200}.{flow % 200}:40000", "10.0.0.2:5556", types=("DEALER", "ROUTER"))
+        asked = scene.say(0, b"%d" % flow, b"", b"ask %d" % flow)
+        passed = scene.say(flow, b"\0\1\2\3\4", b"%d" % flow, b"", b"ask %d" % flow, by_server=True)
+        scene.say(flow, b"\0\1\2\3\4", b"%d" % flow, b"", b"done %d" % flow, answers=passed)
+        scene.say(0, b"%d" % flow, b"", b"done %d" % flow, by_server=True, answers=asked)
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    diagnosis.findings()
+    assert count <= compared <= 100 * (count + 10)

@@ -9,9 +9,11 @@ import zmtpsniff
 from dissectors.events import Command, Connection, Message, Subscription
 from tests.analysis.findings.diagnoses import diagnose, diagnose_events
 from tests.analysis.ways.scenes import MS, Scene
+from tests.support.footprint import entries
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings import topics as topics_module
 from zmtpsniff.analysis.findings.topics import nearest
 
 
@@ -153,3 +155,24 @@ def test_a_subscriber_of_two_publishers_has_each_topic_from_one_of_them(
         scene.events.append(structs.replace(over, handshake="complete"))
     told = [one for one in diagnose_events(scene.events) if one.code == "subscription-unmatched"]
     assert any(topic.decode() in one.summary for one in told) is is_told
+
+
+def test_topics_that_come_once_each_cost_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one for each reply: it is wanted, it comes, and it is cancelled."""
+    monkeypatch.setattr(topics_module, "_MATCHED", 100)
+    diagnosis, scene = Diagnosis(), Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("SUB", "PUB"))
+    sizes = []
+    for number in range(22_000):
+        topic = b"reply.%d" % number
+        for action in ("subscribe", "cancel"):
+            if action == "cancel":
+                scene.say(1, topic, b"x", by_server=True).matched = topic
+            scene.events.append(
+                Subscription(scene.now_ns, 1, 1, "10.0.0.1:40000", "10.0.0.2:5555", action, topic, "command")
+            )
+        diagnosis.take(scene.events)
+        scene.events.clear()
+        if number % 11_000 == 10_999:
+            sizes.append(entries(diagnosis))
+    assert sizes[1] < sizes[0] + 100

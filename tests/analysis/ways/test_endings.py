@@ -4,6 +4,9 @@ import pytest
 
 from dissectors.events import Message, Problem
 from tests.analysis.ways.scenes import MS, Scene
+from tests.support.footprint import entries
+from zmtpsniff.analysis.ways.endings import Endings
+from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Terminus, Way
 from zmtpsniff.analysis.ways.ways import Ways
 
@@ -228,3 +231,11 @@ def test_messages_that_come_long_behind_later_ones(late_ms: int, is_late: bool) 
     ways.take(scene.events)
     assert not ways.endings.is_late("10.0.0.1:40000")
     assert ways.endings.is_late("10.0.0.2:40000") == is_late
+
+
+def test_of_very_many_hosts_with_holes_it_is_not_known_which() -> None:
+    endings = Endings(Programs())
+    for number in range(30_000):
+        endings.blind(f"10.1.{number // 250}.{number % 250}", has_gap=True)
+    assert entries(endings) < 25_000
+    assert endings.has_gap("10.9.9.9:5555")

@@ -1,12 +1,13 @@
 """Messages that hosts have taken, and the ids of the connections that they came on."""
 
 import inspect
+from collections.abc import Iterator
 
 import pytest
 
 from dissectors.events import Command
 from tests.analysis.ways.scenes import Scene
-from zmtpsniff.analysis.ways.envelopes import HeldMessages
+from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
 
 BODY = b"the same again"
@@ -166,3 +167,25 @@ def test_over_websockets_without_a_mechanism_no_side_announces_its_type() -> Non
         [client, worker, worker, client] for client, worker in ((3, 1), (3, 2), (4, 1), (4, 2)) * 2
     ]
     assert all(way.answered for way in ways)
+
+
+class _Looks(list[Hop]):
+    """Messages that count how often somebody goes through them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Hop]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_who_says_the_same_all_the_time_is_not_looked_through() -> None:
+    """Nobody passes a message on over the connection on which it came."""
+    held = HeldMessages()
+    hops = taken(held, 1, 100)
+    alike = held[hash(BODY)] = _Looks(held[hash(BODY)])
+    assert Envelopes(held).find(hops[-1], None) is None
+    assert alike.looks == 0
+    taken(held, 2)
+    Envelopes(held).find(hops[-1], None)
+    assert alike.looks > 0

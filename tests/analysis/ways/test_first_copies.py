@@ -1,6 +1,10 @@
 """Copies of one publication for several subscribers, also where the publisher says the same octets again."""
 
+import pytest
+
 from tests.analysis.ways.scenes import Scene
+from tests.support.footprint import entries
+from zmtpsniff.analysis.ways import first_copies
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
 
@@ -73,3 +77,17 @@ def test_one_that_repeats_it_at_once_comes_before_the_next_copy() -> None:
             scene.say(flow, beat, by_server=flow != 4)
     kinds = [(way.kind, [leg.flow for leg in way.legs]) for way in scene.ways()]
     assert kinds == [("publication", [1, 2, 3])] * 2
+
+
+def test_what_is_remembered_of_subscribers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many subscribers to many publications, and of one publication to subscribers that come and go."""
+    monkeypatch.setattr(first_copies, "_COPIES", 300)
+    monkeypatch.setattr(first_copies, "_CONNECTIONS", 200)
+    publisher = Publisher()
+    for number in range(40):
+        for flow in range(100):
+            publisher.send(flow, number, b"%d" % number)
+    assert entries(publisher) < 1000
+    for flow in range(5000):
+        publisher.send(flow, 100 + flow)
+    assert entries(publisher) < 1000

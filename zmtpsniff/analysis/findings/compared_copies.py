@@ -19,6 +19,8 @@ _LATE_NS = 2_000_000_000  # a message that one had for so long, and an idle conn
 _IDLE_NS = 1_000_000_000
 _MOST_TOPICS = 256  # topics to compare one by one
 _MOST_PARTNERS = 8  # connections with which one connection asks to be compared at once
+_FREE = 1024  # places that wait
+_MOST_LOOKS = 500  # connections, the newest, whose topics are compared with those of one
 _MOST_LOSSES = 16  # comparisons of one connection that say what it lost
 _FEW = 16  # messages between two losses: a queue from which libzmq has to take more before it drops again is longer
 _SHALLOW = 3  # losses so soon after the one before that show that the queue is short
@@ -113,10 +115,19 @@ class ComparedPublisher(msgspec.Struct, eq=False):
     """One publisher, with the connections of its subscribers."""
 
     room: CopyRoom
-    places: int = 0
+    places: int = 0  # that streams have, or had
+    free: deque[int] = field(default_factory=deque)  # of these the places of streams that are over
+    changes: int = 0  # of its streams and their topics
     streams: "dict[int, CopyStream]" = {}
     searches: int = 0  # comparisons that have not begun
     window: dict[int, tuple[int, int]] = {}  # contents: when they came first, and on which streams
+
+    def take_place(self) -> int:
+        """The place of a new stream. One that was left waits for long, so that the window hardly knows it any more."""
+        if len(self.free) > _FREE:
+            return self.free.popleft()
+        self.places += 1
+        return self.places
 
     def see(self, contents: int, time_ns: int, stream: "CopyStream") -> None:
         """Remember contents while a beginning is looked for."""
@@ -137,7 +148,8 @@ class CopyStream(msgspec.Struct, eq=False):
     place: int  # among all streams of the publisher
     topics: Counter[bytes] = field(default_factory=Counter)
     blind: bool = False
-    chosen: bool = False  # it has looked for somebody to be compared with
+    chosen: bool = False  # it has found somebody to be compared with
+    looked: int = -1  # the changes of its publisher when it found nobody
     comparisons: "list[_Comparison]" = []
     last_ns: int = 0  # when the last message came
     last_packet: int = 0
@@ -158,8 +170,8 @@ class CopyStream(msgspec.Struct, eq=False):
             if event.incomplete or event.matched is None:
                 self.leave()
                 return
-            if not self.chosen:
-                self._choose()
+            if not self.chosen and self.looked != publisher.changes:
+                self.choose_partners()
             time_ns = event.time_ns
             self.last_ns = time_ns
             self.last_packet = event.packet
@@ -170,10 +182,11 @@ class CopyStream(msgspec.Struct, eq=False):
             for comparison in self.comparisons:
                 comparison.take(self, contents, event)
 
-    def _choose(self) -> None:
+    def choose_partners(self) -> None:
         """Find connections to compare with this one."""
         others = [one for one in self.publisher.streams.values() if one is not self and not one.blind and one.topics]
         self.chosen = bool(others)
+        self.looked = self.publisher.changes
         for best in self._partners(others):
             if all(best not in one.streams for one in self.comparisons):
                 made = _Comparison(self, best)
@@ -185,6 +198,7 @@ class CopyStream(msgspec.Struct, eq=False):
         mine = self.topics.keys()
         best = next((one for one in others if one.topics.keys() == mine), None)
         if best is None:
+            others = others[-_MOST_LOOKS:]
             best = next((one for one in others if _has_all(one.topics, mine)), None)
         if best is not None:
             return [best]
@@ -219,8 +233,13 @@ class CopyStream(msgspec.Struct, eq=False):
                 lost.merge(one)
         return lost
 
+    def look_again(self) -> None:
+        """It has lost a comparison."""
+        self.chosen, self.looked = False, -1
+
     def change(self) -> None:
         """Its subscriptions change."""
+        self.publisher.changes += 1
         for comparison in self.comparisons:
             comparison.begin_anew()
 
@@ -232,7 +251,8 @@ class CopyStream(msgspec.Struct, eq=False):
 
     def end(self, until_ns: int, stalled: bool) -> None:
         """Its connection is over. What others get later may still show that they lost something."""
-        self.publisher.streams.pop(self.flow, None)
+        if self.publisher.streams.pop(self.flow, None) is not None:
+            self.publisher.free.append(self.place)
         is_idle = not stalled and until_ns - self.last_ns > _IDLE_NS
         for comparison in list(self.comparisons):
             if is_idle:
@@ -358,7 +378,7 @@ class _Comparison:
             self._tell(stream)
             stream.comparisons.remove(self)
             other = self.streams[1] if stream is self.streams[0] else self.streams[0]
-            other.chosen = False
+            other.look_again()
 
     def dissolve(self) -> None:
         """Compare no more."""
@@ -368,7 +388,7 @@ class _Comparison:
             self._tell(stream)
             if self in stream.comparisons:
                 stream.comparisons.remove(self)
-            stream.chosen = False
+            stream.look_again()
             queue.clear()
         if not self.publisher.searches:
             self.publisher.window.clear()

@@ -30,6 +30,7 @@ another part of it. So the work grows with the number of connections, and not wi
 two comparisons have nothing in common, no message is in both: what they count adds up.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
@@ -43,6 +44,7 @@ from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
+_ENDED = 1000
 _PROMPT_NS = 100_000_000  # who gets messages no later than that keeps up
 _LATEST_ADVICE = (
     "Nothing, if the subscriber wants the latest value only: ZMQ_CONFLATE keeps one message, a small ZMQ_SNDHWM few. "
@@ -61,7 +63,8 @@ class Copies(Inquiry):
         self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
         self._paused: Ledger[int, None] = Ledger()  # flows whose subscriber took nothing for a while
         self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow
-        self._ended: list[tuple[CopyStream, int]] = []  # those that lost messages or were slow, and how many they got
+        # The last ones that lost messages or were slow, and how many they got.
+        self._ended: deque[tuple[CopyStream, int]] = deque(maxlen=_ENDED)
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends to a subscriber that connected to it."""
@@ -69,8 +72,8 @@ class Copies(Inquiry):
         if ends is None or dossier.blind:
             return None
         publisher = self._publishers.at(ends[0])
-        publisher.places += 1
-        stream = CopyStream(publisher, *ends, dossier.flow, publisher.places)
+        publisher.changes += 1
+        stream = CopyStream(publisher, *ends, dossier.flow, publisher.take_place())
         self._streams[dossier.flow] = publisher.streams[dossier.flow] = stream
         return stream.take
 

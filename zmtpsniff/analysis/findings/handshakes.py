@@ -75,6 +75,7 @@ _CURVE_ADVICE = (
     "Let the server's ZAP handler know the client's public key, or give the client the key pair that it knows "
     "(ZMQ_CURVE_PUBLICKEY, ZMQ_CURVE_SECRETKEY). The handler's log says which rule refused it."
 )
+_TOLD = frozenset({"HELLO", "WELCOME", "INITIATE", "READY"})  # commands that show how far a handshake came
 # Problems that say why a handshake fails, each with its finding.
 _CAUSES = {
     "mechanism-mismatch": "mechanisms-differ",
@@ -125,7 +126,7 @@ class _Short(msgspec.Struct, eq=False):
     broken: int = 0  # those on which a side breaks the rules
     mute: int = 0  # those on which the server said nothing
     probes: int = 0  # those on which the client said nothing, and left
-    kinds: set[str] = set()
+    kinds: dict[str, None] = {}
 
 
 class _Mute(msgspec.Struct, eq=False):
@@ -168,7 +169,8 @@ class Handshakes(Inquiry):
         handshake = self._at(dossier)
         if handshake is None:
             return
-        handshake.commands.setdefault(event.name, event.src)
+        if event.name in _TOLD:
+            handshake.commands.setdefault(event.name, event.src)
         handshake.time_ns, handshake.packet = event.time_ns, event.packet
         if event.name == "ERROR":
             handshake.error = event.reason or b""
@@ -215,13 +217,13 @@ class Handshakes(Inquiry):
             self._note_version(dossier, event)
         announced = None if handshake is None else handshake.mechanisms.get(event.server.address)
         if announced is not None:
-            self._mechanisms.at(event.server.address)[announced] = None
+            _note(self._mechanisms.at(event.server.address), announced)
         if event.handshake in ("complete", "not-seen"):
             self._going.at((host_of(event.client.address), event.server.address))
         if event.handshake == "complete":
             server = event.server
             if server.socket_type is not None and server.lookalike is None:
-                self._kinds.at(server.address)[server.socket_type] = None
+                _note(self._kinds.at(server.address), server.socket_type)
             if not may_talk(event.client.socket_type or "", server.socket_type or ""):
                 self._mismatch(dossier, event)  # ZMTP 2.0 and WebSocket do not stop them
             else:
@@ -249,13 +251,15 @@ class Handshakes(Inquiry):
             short.broken += is_broken
             short.mute += is_mute
             short.probes += event.closed_by == "client" and not event.octets.client
-            short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
+            for kind in (event.client.socket_type, event.server.socket_type):
+                if kind is not None:
+                    _note(short.kinds, kind)
 
     def _mismatch(self, dossier: Dossier | None, event: Connection) -> None:
         client, server = event.client, event.server
         failures = self._failures.at(("sockets-mismatched", host_of(client.address), server.address))
         failures.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
-        failures.details[f"{client.socket_type} may not talk to {server.socket_type}"] = None
+        _note(failures.details, f"{client.socket_type} may not talk to {server.socket_type}")
         failures.certainty = "certain"
 
     def _note_version(self, dossier: Dossier | None, event: Connection) -> None:
@@ -285,7 +289,7 @@ class Handshakes(Inquiry):
             who, by = key[1:] if refused is event.client else key[:0:-1]
             failures.refusal = f"{by} refuses the ZMTP {refused.version} of {who}, which has no security"
         if (announced := handshake.mechanisms.get(event.client.address)) is not None:
-            failures.mechanisms[announced] = None
+            _note(failures.mechanisms, announced)
         if certainty == "certain":
             failures.certainty = "certain"
         return True
@@ -435,7 +439,7 @@ class Handshakes(Inquiry):
             return  # that is a finding by itself, and reason enough to close a connection
         if seen.count >= _STORM:
             severity: Severity | None = None
-            if short.looks == seen.count and short.kinds != {"PAIR"}:
+            if short.looks == seen.count and short.kinds.keys() != {"PAIR"}:
                 severity = "note"
             handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
             known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
@@ -471,6 +475,12 @@ class Handshakes(Inquiry):
             advice=_HANGS_ADVICE if has_spoken else _MUTE_ADVICE,
             subject=server,
         )
+
+
+def _note(names: dict[str, None], name: str) -> None:
+    """Remember a name, which a peer may choose as it likes, if there are not too many already."""
+    if len(names) < _NAMES:
+        names[name] = None
 
 
 def _old_version(peer: Peer) -> str:

@@ -36,13 +36,19 @@ _RETURN_ADVICE = (
 _Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of a peer of it
 
 
+class _Holder(msgspec.Struct, eq=False):
+    """A peer that has an identity."""
+
+    peer: str
+    use: str = ""  # the messages that it sent and got, in words; empty if some may be missing
+
+
 class _Member(msgspec.Struct, eq=False):
     """A peer of a ROUTER, with an identity."""
 
     key: _Key
-    peer: str
-    first: "_Member | None"  # the one who had the identity when this one came
-    use: str = ""  # the messages that it sent and got, in words; empty if some may be missing
+    own: _Holder
+    first: _Holder | None  # the one who had the identity when this one came
 
 
 class _Sharers(msgspec.Struct, eq=False):
@@ -82,7 +88,8 @@ class Identities(Inquiry):
                 ended_ns = self._ended_ns.get((router, identity))
                 if members or (ended_ns is not None and dossier.start_ns < ended_ns + _RETURN_NS):
                     self._returns[dossier.flow] = _Return((router, identity), peer)
-                member = _Member((router, identity), peer, next(iter(members.values()), None))
+                first = next(iter(members.values()), None)
+                member = _Member((router, identity), _Holder(peer), None if first is None else first.own)
                 members[dossier.flow] = member
                 self._members[dossier.flow] = member
         return None
@@ -125,16 +132,17 @@ class Identities(Inquiry):
             del self._open[member.key]
         if dossier is not None and not dossier.blind:
             sent, got = event.messages.client, event.messages.server
-            if member.peer == event.server.address:
+            own = member.own
+            if own.peer == event.server.address:
                 sent, got = got, sent
-            member.use = f"{member.peer} sent {plural(sent, 'message')} and got {got or 'none'}"
+            own.use = f"{own.peer} sent {plural(sent, 'message')} and got {got or 'none'}"
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Identities of several peers."""
         for (router, _), sharers in self._sharers.items():
             member = sharers.member
             assert member is not None
-            both = [member] if member.first is None else [member.first, member]
+            both = [member.own] if member.first is None else [member.first, member.own]
             uses = [one.use for one in both if one.use]
             yield Claim(
                 "identity-shared",

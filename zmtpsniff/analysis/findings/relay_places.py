@@ -36,6 +36,7 @@ STOPPED_NS = 1_000_000_000
 """It has not passed anything on for so long, either."""
 _TASKS = 8  # tasks of one place that are told apart
 _BY_CHANCE = 8  # where so many slow ones are expected, that there are none is rarer than one case in a thousand
+_WAITING = 1000  # hosts that wait for one place
 _TOPICS = 1000  # topics of one place, and missing publications of one topic
 _SLOWEST = 4  # slow messages that are remembered of one place
 _UNCOUNTED = 1000  # times that wait to be counted together
@@ -75,7 +76,8 @@ class Losses(msgspec.Struct, eq=False):
         if fate == "closed":
             self.closed_ns = max(self.closed_ns, hop.stream.shared.closed_ns or 0)
         self.seen.setdefault((kind, fate), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
-        self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
+        if len(self.waits) < _WAITING:
+            self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
 
     def joined_with(self, others: "Losses") -> "Losses":
         """These losses and the others together."""

@@ -75,6 +75,7 @@ _SETTLED_NS = 1_000_000_000  # a message that a program has not passed on for so
 _AT_ONCE_NS = 10_000_000  # a proxy may take so long to pass something on
 _OWN = 1000  # requests of brokers that are remembered
 _LEFT = 64  # subscribers of one socket that left
+_TEAM = 100  # places with which one that does the same is compared
 _GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
@@ -438,7 +439,9 @@ class Relays(Inquiry):
                 self._end_at(way, now_ns - _SETTLED_NS)
         teams: dict[str, list[RelayPlace]] = {}  # places that one socket gives messages to
         for place in self._places.values():
-            teams.setdefault(place.upstream, []).append(place)
+            team = teams.setdefault(place.upstream, [])
+            if len(team) < _TEAM:
+                team.append(place)
         for place in self._places.values():
             team = [one for one in teams[place.upstream] if one is not place and place.does_the_same(one)]
             yield from self._slow(place, [one for one in team if one.inside.count >= _LEAST])

@@ -29,7 +29,7 @@ behind each group that none has in it.
 """
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal
@@ -48,6 +48,7 @@ from zmtpsniff.words.text import quoted
 
 _PUBLISHED = 500  # different beginnings of messages to remember for each publisher
 _LONGEST = 64  # octets of them
+_MATCHED = 10_000  # topics that matched on one connection
 _TOPICS = 200  # of one subscriber
 _SUSPECTS = 2000
 _SIBLINGS = 100  # connections of one host with the same topics
@@ -64,7 +65,7 @@ _TOKENS = re.compile(rb"[A-Za-z0-9]+|[^A-Za-z0-9]")
 class _Wish:
     """A topic that somebody subscribed to."""
 
-    __slots__ = ("before", "first_missed_ns", "flow", "is_old", "missed", "missed_flow", "packet", "since_ns")
+    __slots__ = ("before", "first_missed_ns", "flow", "is_met", "is_old", "missed", "missed_flow", "packet", "since_ns")
 
     def __init__(self, topic: bytes, event: Subscription | Command, publisher: "_Publisher") -> None:
         self.flow = event.flow
@@ -72,6 +73,7 @@ class _Wish:
         self.packet = event.packet
         self.before = publisher.copies  # that the publisher had sent by then
         self.is_old = publisher.is_full or publisher.has_sent(topic)  # or may be
+        self.is_met = False  # messages of it came, under its name or that of a shorter one
         self.missed = 0  # messages of the topic that somebody else got meanwhile
         self.missed_flow = 0  # the connection of that one
         self.first_missed_ns: int | None = None
@@ -143,7 +145,8 @@ class _Subscriber(msgspec.Struct, eq=False):
     address: str
     repeats: bool = False  # it is an XSUB, which subscribes to what those behind it want
     topics: dict[bytes, _Wish] = {}
-    matched: set[bytes] = set()
+    matched: dict[bytes, None] = {}
+    lengths: Counter[int] = msgspec.field(default_factory=Counter)  # of those, in octets
     last: bytes | None = None
     got: int = 0
     blind: bool = False
@@ -176,22 +179,37 @@ class _Subscriber(msgspec.Struct, eq=False):
         """A message matched a topic, which is named for the messages of all longer ones, too."""
         self.last = topic
         if topic not in self.matched:
-            self.matched.add(topic)
-            self.publisher.matched[topic] = None
+            self._remember(topic)
+            if len(self.publisher.matched) < _PUBLISHED:
+                self.publisher.matched[topic] = None
             for wanted, wish in self.topics.items():
-                if wanted.startswith(topic):
+                if wanted.startswith(topic) and not wish.is_met:
+                    wish.is_met = True
                     self.publisher.forget(wanted, wish)
+
+    def _remember(self, topic: bytes) -> None:
+        """A topic matched. Of very many the oldest is forgotten."""
+        self.matched[topic] = None
+        self.lengths[len(topic)] += 1
+        if len(self.matched) > _MATCHED:
+            oldest = next(iter(self.matched))
+            del self.matched[oldest]
+            self.lengths[len(oldest)] -= 1
+            if not self.lengths[len(oldest)]:
+                del self.lengths[len(oldest)]
 
     def want(self, topic: Octets | None, event: Subscription | Command) -> None:
         """Subscribe to a topic."""
         if isinstance(topic, bytes) and topic not in self.topics and len(self.topics) < _TOPICS:
             wish = self.topics[topic] = _Wish(topic, event, self.publisher)
-            if not self.has(topic):
+            wish.is_met = any(topic[:length] in self.matched for length in self.lengths)
+            if not wish.is_met:
                 self.publisher.want(topic, wish)
 
-    def has(self, topic: bytes) -> bool:
-        """Whether messages of a topic may have come, under its name or that of a shorter one."""
-        return topic in self.matched or any(topic.startswith(other) for other in self.matched)
+    @property
+    def met(self) -> set[bytes]:
+        """The topics that it wants, and that came."""
+        return {topic for topic, wish in self.topics.items() if wish.is_met}
 
     def cancel(self, topic: bytes) -> None:
         """Cancel a subscription; it may have been there for a moment only."""
@@ -318,9 +336,9 @@ class Topics(Inquiry):
         elif len(subscriber.topics) > 1 and subscriber.matched:
             siblings = self._siblings.at(_socket_of(subscriber))
             if len(siblings) < _SIBLINGS:
-                siblings.append((_wanted_ns(subscriber), subscriber.matched))
-        for topic in subscriber.topics:
-            if not subscriber.has(topic) and len(self._suspects) < _SUSPECTS:
+                siblings.append((_wanted_ns(subscriber), subscriber.met))
+        for topic, wish in subscriber.topics.items():
+            if not wish.is_met and len(self._suspects) < _SUSPECTS:
                 self._suspects.append(_Suspect(subscriber, topic, until_ns))
 
     # ------------------------------------------------------------------ results
@@ -335,7 +353,7 @@ class Topics(Inquiry):
         siblings = {one: [*those] for one, those in self._siblings.items() if self._suspects}
         for subscriber in self._subscribers.values() if self._suspects else ():
             if len(subscriber.topics) > 1 and subscriber.matched:
-                sibling = _wanted_ns(subscriber), subscriber.matched
+                sibling = _wanted_ns(subscriber), subscriber.met
                 siblings.setdefault(_socket_of(subscriber), []).append(sibling)
         wanted = {suspect.topic for suspect in self._suspects if not suspect.repeats}
         for suspect in self._suspects:

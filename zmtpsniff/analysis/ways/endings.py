@@ -34,6 +34,7 @@ _RECENT_NS = 1_000_000_000  # so short before the end of the capture, a worker m
 _LATE_NS = 100_000_000  # a message that comes here so late may make a program look slow
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4  # so many times the longest time that a program ever took, it may take once more
+_HOSTS = 10_000  # of which the capture may lack messages
 _MUCH_DISORDER = 10  # so many messages that came behind later ones are no exceptions
 _COPIES = 2  # so often must TCP send octets again that never arrived
 _AGAIN_NS = 10_000_000_000  # a client that gives a request up asks again within this time
@@ -64,6 +65,10 @@ class Endings:
         self._blind.update(hosts)
         if has_gap:
             self._gaps.update(hosts)
+        if len(self._blind) > _HOSTS:  # it is not known any more of which
+            self._blind.clear()
+            self._gaps.clear()
+            hosts = ()
         self._is_blind = self._is_blind or not hosts
 
     @property
@@ -78,7 +83,7 @@ class Endings:
         """
         hop.is_overtaken = True
         self._overtaken += self.sees_all
-        if by_ns >= _LATE_NS and not hop.stream.is_late:
+        if by_ns >= _LATE_NS and not hop.stream.is_late and len(self._late) < _HOSTS:
             self._late.add(host_of(hop.src))
 
     def disorder(self) -> None:

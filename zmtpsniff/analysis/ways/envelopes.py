@@ -88,6 +88,12 @@ class HeldMessages(dict[int, list[Hop]]):
         if len(hops) > _ALIKE:
             self.remove(hops[0])
 
+    def is_of_one(self, last: Octets, flow: int) -> bool:
+        """Whether all held messages with this last frame came on connection ``flow``."""
+        key = hash(last)
+        hops = self.get(key)
+        return hops is not None and hops[0].flow == flow and key not in self._mixed
+
     def on_other_connections(self, last: Octets, flow: int) -> Iterator[Hop]:
         """The held messages with this last frame that came on other connections than ``flow``.
 
@@ -95,7 +101,7 @@ class HeldMessages(dict[int, list[Hop]]):
         """
         key = hash(last)
         hops = self.get(key)
-        if not hops or (hops[0].flow == flow and key not in self._mixed):
+        if not hops or self.is_of_one(last, flow):
             return iter(())
         return (hop for hop in hops if hop.flow != flow)
 
@@ -212,6 +218,8 @@ class Envelopes:
             if only.is_known:
                 return only
             options = [only]
+        elif self._held.is_of_one(hop.frames[-1], hop.flow):
+            return None  # nobody passes a message on over the connection on which it came
         else:
             options = self._options(hop, alike)
             options = [one for one in options if one.is_whole] or options

@@ -14,6 +14,8 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _TEXTS = 65_536  # pairs of a sender and octets that are remembered
+_COPIES = 500_000  # connections of all of those that had a copy
+_CONNECTIONS = 50_000  # likewise, of one
 _MOST = 64  # publications of the same octets that are remembered
 _LATE_NS = 1_000_000_000  # where octets are sent again, no copy comes so much later than the first
 
@@ -40,6 +42,8 @@ class _Text(msgspec.Struct, eq=False):
         # The first copy on a connection most likely belongs to the newest publication.
         number = max(self.reached.get(flow, self.count - 2) + 1, oldest)
         self.reached[flow] = number
+        if len(self.reached) > _CONNECTIONS:
+            del self.reached[next(iter(self.reached))]
         if number < self.count:
             return firsts[number - oldest]
         self.count += 1
@@ -52,11 +56,20 @@ class FirstCopies:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._texts: Ledger[tuple[str, int], _Text] = Ledger(_Text, _TEXTS)
+        self._texts: Ledger[tuple[str, int], _Text] = Ledger(_Text, _TEXTS + 1)
+        self._copies = 0  # connections that had a copy, by their texts
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication of which a message is one more copy; None if it is the first."""
-        return self._texts.at(_key(hop)).first_of(hop)
+        texts = self._texts
+        text = texts.at(_key(hop))
+        copies = len(text.reached)
+        first = text.first_of(hop)
+        self._copies += len(text.reached) - copies
+        while (self._copies > _COPIES and len(texts) > 1) or len(texts) > _TEXTS:
+            _, oldest = texts.popitem(last=False)
+            self._copies -= len(oldest.reached)
+        return first
 
     def is_one_more(self, hop: Hop, since_ns: int) -> bool:
         """Whether the publisher sent the same to others before then, so that a message is one more copy of that.

@@ -178,6 +178,7 @@ class Stream(msgspec.Struct):
     is_proven: bool = False  # guesses have joined its last messages so regularly that chance does not explain it
     source: Streak | None = None  # if it carries copies: the socket that most likely took the originals
     last_request: "OpenWay | None" = None  # of a REQ
+    begun: "deque[OpenWay] | None" = None  # of a REQ: the last ways that began with its messages
     # By depth of the envelope: when the receiver last sent something that may be the reply to a message of that depth.
     possible_reply_ns: dict[int, int] = {}
     all_requests: RequestCount = msgspec.field(default_factory=RequestCount)  # from all peers of the same type

@@ -75,6 +75,7 @@ from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
 _WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
+_BEGUN = 4  # ways that a REQ began, of which the last ones may be its READY
 _LEGS = 4096  # of one request: a service may send replies to it for ever
 _LATE = 4096  # messages of ways whose records are made; they may be answered or passed on
 _LATE_OCTETS = 8 << 20  # of those
@@ -264,6 +265,8 @@ class Ways:
             way.earlier = None  # else each way of a client would keep all those before it in memory
             way.is_told = True
             self.programs.forget(way)
+            if way.kind == "publication":
+                del way.hops[1:]  # late copies may keep the first one in memory, but not all that came in time
             for hop in way.hops:
                 if hop.tokens_:  # only tokens that were looked up stand in tables
                     self._correlation.forget(hop)
@@ -743,13 +746,13 @@ class Ways:
 
     def _drop_ready_message(self, job: Hop) -> None:
         """A broker gives a request to a REQ: the REQ sent READY before, which is no request. Drop the way of that."""
-        for way in reversed(self._ways):
-            first = way.first
-            if first.flow == job.flow and first.stream.src_kind == "REQ" and len(way.hops) == 1:
-                way.drop()
-                self._held.remove(first)
+        worker = self.connections[job.flow].streams.get(job.dst)
+        for way in reversed(worker.begun if worker is not None and worker.begun is not None else ()):
+            if way not in self._ways or way.last_ns < job.time_ns - _GRACE_NS:
                 return
-            if way.last_ns < job.time_ns - _GRACE_NS:
+            if len(way.hops) == 1:
+                way.drop()
+                self._held.remove(way.first)
                 return
 
     def _join_reply(self, hop: Hop, asked: Hop, *, is_certain: bool) -> None:
@@ -824,6 +827,11 @@ class Ways:
     def _open(self, way: OpenWay) -> None:
         """A message begins a way: nothing joins it to an earlier one."""
         self._ways[way] = None
+        stream = way.first.stream
+        if stream.src_kind == "REQ":
+            if stream.begun is None:
+                stream.begun = deque(maxlen=_BEGUN)
+            stream.begun.append(way)
 
 
 def _closed_ns(way: OpenWay) -> int:
