@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
 from dissectors.payloads.majordomo import CLIENTS, WORKERS, command_of
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -226,6 +227,11 @@ def task_of(frames: Sequence[Octets], depth: int) -> bytes:
 def gives_work(frames: Sequence[Octets]) -> bool | None:
     """Whether a message between a worker and its broker is a request; None if it is no reply, either."""
     return _WORK.get(command_of(frames[1], frames[2]) or "")
+
+
+def ends_of(event: Connection) -> tuple[str, str]:
+    """The client's host and the server's socket, by which findings count: a client has a new port each time."""
+    return host_of(event.client.address), event.server.address
 
 
 def only_looks(event: Connection) -> bool:

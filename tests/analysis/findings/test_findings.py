@@ -23,7 +23,7 @@ from tests.world.tap import Packets, captured, joined, load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.exchanges import ServiceCount
-from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.inquiry import Inquiry, WholeCaptureInquiry
 from zmtpsniff.analysis.findings.slow_replies import slow_replies
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
@@ -248,7 +248,8 @@ def test_every_inquiry_is_asked() -> None:
     modules = [path.stem for path in (PROJECT / "zmtpsniff/analysis/findings").glob("[a-z]*.py")]
     for module in modules:
         importlib.import_module(f"zmtpsniff.analysis.findings.{module}")
-    forgotten = set(Inquiry.__subclasses__()) - set(map(type, Diagnosis().inquiries))
+    inquiries = {*Inquiry.__subclasses__(), *WholeCaptureInquiry.__subclasses__()} - {WholeCaptureInquiry}
+    forgotten = inquiries - set(map(type, Diagnosis().inquiries))
     assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/diagnosis.py"
 
 

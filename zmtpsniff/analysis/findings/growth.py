@@ -16,11 +16,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dissectors.address import host_of
-from dissectors.events import Capture, Connection
-from zmtpsniff.analysis.dossier import Dossier
+from dissectors.events import Connection
+from zmtpsniff.analysis.dossier import Dossier, ends_of
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.inquiry import WholeCaptureInquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -41,32 +40,27 @@ class _Opened(msgspec.Struct, eq=False):
     opened: list[tuple[int, int, int, int, bool]] = []  # start, last packet, packet, flow, if it was used
 
 
-class Growth(Inquiry):
+class Growth(WholeCaptureInquiry):
     """Connections that become more and more."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._pairs: Ledger[tuple[str, str], _Opened] = Ledger(_Opened)
-        self._is_whole = True
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count a connection that was closed, or that is still there at the end."""
         if dossier is None or dossier.blind or event.handshake != "complete":
             return
-        pair = self._pairs.at((host_of(event.client.address), event.server.address))
+        pair = self._pairs.at(ends_of(event))
         if event.end in ("fin", "rst"):
             pair.closed += 1
         elif len(pair.opened) < _MOST:
             is_used = event.messages.client + event.messages.server > 0
             pair.opened.append((event.start_ns, event.end_ns, dossier.packet, event.flow, is_used))
 
-    def totals(self, event: Capture) -> None:
-        """Packets that were dropped may be those that closed connections."""
-        self._is_whole = not event.dropped
-
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Hosts whose connections only grow."""
-        for (host, server), pair in self._pairs.items() if self._is_whole else ():
+        for (host, server), pair in self._pairs.items() if self.is_whole else ():
             opened = sorted(pair.opened)
             count = len(opened)
             if count < _LEAST or pair.closed > (1 - _PART) * count:

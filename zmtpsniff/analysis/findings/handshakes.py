@@ -37,7 +37,7 @@ import msgspec
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Peer, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.dossier import Dossier, only_looks
+from zmtpsniff.analysis.dossier import Dossier, ends_of, only_looks
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
@@ -219,7 +219,7 @@ class Handshakes(Inquiry):
         if announced is not None:
             _note(self._mechanisms.at(event.server.address), announced)
         if event.handshake in ("complete", "not-seen"):
-            self._going.at((host_of(event.client.address), event.server.address))
+            self._going.at(ends_of(event))
         if event.handshake == "complete":
             server = event.server
             if server.socket_type is not None and server.lookalike is None:
@@ -239,11 +239,11 @@ class Handshakes(Inquiry):
         is_whole = dossier is None or not dossier.blind
         is_mute = is_whole and event.octets.client > 0 and not event.octets.server
         if is_mute and (until_ns - event.start_ns > _MUTE_NS or (is_over and not is_short)):
-            mute = self._mute.at((host_of(event.client.address), event.server.address))
+            mute = self._mute.at(ends_of(event))
             mute.seen.add(event.start_ns, None if handshake is None else handshake.packet, event.flow)
             mute.longest_ns = max(mute.longest_ns, until_ns - event.start_ns)
         if is_short and not (event.messages.client or event.messages.server):
-            short = self._short.at((host_of(event.client.address), event.server.address))
+            short = self._short.at(ends_of(event))
             packet = None if handshake is None else handshake.packet
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
@@ -257,7 +257,7 @@ class Handshakes(Inquiry):
 
     def _mismatch(self, dossier: Dossier | None, event: Connection) -> None:
         client, server = event.client, event.server
-        failures = self._failures.at(("sockets-mismatched", host_of(client.address), server.address))
+        failures = self._failures.at(("sockets-mismatched", *ends_of(event)))
         failures.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
         _note(failures.details, f"{client.socket_type} may not talk to {server.socket_type}")
         failures.certainty = "certain"
@@ -277,7 +277,7 @@ class Handshakes(Inquiry):
         code, detail, certainty = self._reason(handshake, event)
         if not code:
             return False
-        key = (code, host_of(event.client.address), event.server.address)
+        key = (code, *ends_of(event))
         failures = self._failures.at(key)
         failures.seen.add(handshake.time_ns or event.start_ns, handshake.packet or None, event.flow)
         if len(failures.details) < 4:

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 import msgspec
 
 from dissectors.address import host_of
-from dissectors.events import Capture, Connection
-from zmtpsniff.analysis.dossier import Dossier
+from dissectors.events import Connection
+from zmtpsniff.analysis.dossier import Dossier, ends_of
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.inquiry import WholeCaptureInquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import often, plural
@@ -40,7 +40,7 @@ class _Idle(msgspec.Struct, eq=False):
     longest_ns: int = 0
 
 
-class IdleConnections(Inquiry):
+class IdleConnections(WholeCaptureInquiry):
     """Connections that were quiet for long, and what became of them."""
 
     def __init__(self) -> None:
@@ -50,7 +50,6 @@ class IdleConnections(Inquiry):
         self._forgotten: list[Claim] = []
         self._dead: Ledger[int, None] = Ledger()
         self._idle: Ledger[tuple[str, str], _Idle] = Ledger(_Idle)
-        self._is_whole = True
 
     def is_forgotten(self, flow: int) -> bool:
         """Whether a connection that is over died of a silence, so that its receiver is not to blame."""
@@ -68,10 +67,6 @@ class IdleConnections(Inquiry):
             return
         if 0 <= stall.since_ns - pause.until_ns <= _AT_ONCE_NS:
             self._stalls[stall.flow] = stall
-
-    def totals(self, event: Capture) -> None:
-        """Packets that were dropped may be those that kept a connection alive."""
-        self._is_whole = not event.dropped
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look at what came behind a silence."""
@@ -102,13 +97,13 @@ class IdleConnections(Inquiry):
         if event.end not in ("fin", "rst"):
             quiet_ns = max(quiet_ns, until_ns - event.end_ns)
         if quiet_ns >= _RISK_NS:
-            idle = self._idle.at((host_of(client.address), server.address))
+            idle = self._idle.at(ends_of(event))
             idle.longest_ns = max(idle.longest_ns, quiet_ns)
             idle.seen.add(event.end_ns if pause is None else pause.since_ns, dossier.packet, event.flow)
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that died in silence, and those that may."""
-        if not self._is_whole:
+        if not self.is_whole:
             return
         yield from self._forgotten
         for (host, server), idle in self._idle.items():

@@ -66,3 +66,13 @@ class Inquiry:
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The findings; called once, at the end, when it is ``now_ns``."""
         return ()
+
+
+class WholeCaptureInquiry(Inquiry):
+    """An inquiry about what did not happen: it says nothing if packets were dropped, which may have shown that."""
+
+    is_whole = True  # the capture dropped no packet
+
+    def totals(self, event: Capture) -> None:
+        """Packets that were dropped may be the ones that are sought."""
+        self.is_whole = not event.dropped

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dissectors.address import host_of
 from dissectors.events import Connection, Subscription
 from dissectors.zmtp.sockets import SUBSCRIBERS
-from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.dossier import Dossier, ends_of
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
@@ -64,7 +64,7 @@ class Resubscriptions(Inquiry):
             return
         topics = [topic for topic in event.subscriptions if isinstance(topic, bytes)]
         self._count += len(topics)
-        pair = self._pairs.at((host_of(event.client.address), event.server.address))
+        pair = self._pairs.at(ends_of(event))
         if len(topics) < _LEAST_TOPICS or len(pair) >= _MOST or self._count > _MOST_TOPICS:
             return
         kind = event.client.socket_type

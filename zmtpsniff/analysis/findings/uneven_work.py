@@ -23,10 +23,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dissectors.address import host_of
-from dissectors.events import Capture, Connection
+from dissectors.events import Connection
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.inquiry import WholeCaptureInquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import often, plural
@@ -59,7 +59,7 @@ class _Worker(NamedTuple):
     idle: list[_Span]  # in which it got nothing
 
 
-class UnevenWork(Inquiry):
+class UnevenWork(WholeCaptureInquiry):
     """The jobs of PUSH sockets, and their workers."""
 
     def __init__(self) -> None:
@@ -69,7 +69,6 @@ class UnevenWork(Inquiry):
         self._bound: Ledger[str, deque[_Worker]] = Ledger(_latest_workers, 1000)  # by address
         self._connected: Ledger[tuple[str, int | None], deque[_Worker]] = Ledger(_latest_workers, 1000)  # host, process
         self._of_pull: Ledger[str, deque[tuple[list[Stall], list[_Span]]]] = Ledger(_latest_workers, 1000)  # by address
-        self._is_whole = True
 
     def stall(self, stall: Stall) -> None:
         """Remember when a window was closed."""
@@ -80,10 +79,6 @@ class UnevenWork(Inquiry):
         """Remember when a worker got nothing."""
         if pause.until_ns - pause.since_ns >= _LEAST_NS:
             self._pauses.at(pause.flow).append((pause.since_ns, pause.until_ns))
-
-    def totals(self, event: Capture) -> None:
-        """Packets that were dropped may be jobs of others."""
-        self._is_whole = not event.dropped
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn whose worker this is."""
@@ -107,7 +102,7 @@ class UnevenWork(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Workers at which jobs waited while others were idle."""
-        if not self._is_whole:
+        if not self.is_whole:
             return
         for workers in self._bound.values():
             for busy in filter(_is_full, workers):

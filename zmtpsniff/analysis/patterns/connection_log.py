@@ -7,7 +7,7 @@ import msgspec
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
-from zmtpsniff.analysis.dossier import Dossier, only_looks
+from zmtpsniff.analysis.dossier import Dossier, ends_of, only_looks
 from zmtpsniff.analysis.insertions import Problems, Subject
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.notices import Refusal
@@ -154,7 +154,7 @@ class ConnectionLog:
         )
         if ends_storm and not self._storms:
             return
-        pair = (host_of(event.client.address), event.server.address)
+        pair = ends_of(event)
         if ends_storm:
             self._storms.pop(pair, None)
             return
