@@ -190,3 +190,12 @@ def test_many_gaps_cost_as_much_as_their_packets(ticks: int, monkeypatch: pytest
     assert 0 < read <= 2 * len(packets)
     (totals,) = [event for event in events if isinstance(event, Capture)]
     assert totals.end_ns == packets[-1][0]
+
+
+def test_a_clock_that_is_set_back_and_forth_within_a_block() -> None:
+    """As far as the times of a file can go, again and again: in all that is more than a time can have."""
+    packets = packets_of("ventilator")
+    latest_ns = 1 << 62
+    given = [(latest_ns if place // 10 % 2 else SECOND, *packet[1:]) for place, packet in enumerate(packets)]
+    events, _ = told(given, len(given))
+    assert len([event for event in events if isinstance(event, Capture)]) == 1

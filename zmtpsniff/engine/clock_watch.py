@@ -104,6 +104,8 @@ class ClockWatch:
             if not proved_ns or self._jumps.is_full:
                 continue
             by_ns = min(proved_ns, gap.until_ns - gap.since_ns - _CLOSEST_NS)
+            if sum_ns + by_ns > gap.until_ns:
+                continue  # no clock jumps so far: it was set back in between, again and again
             self._jumps.add(gap.since_ns - sum_ns, gap.until_ns - sum_ns, by_ns)
             sum_ns += by_ns
             shifts.append(((gap.since_ns + gap.until_ns) // 2, sum_ns))
