@@ -1,6 +1,6 @@
 """Events of sockets that say what a test lets them say, a millisecond after each other."""
 
-from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Sides
+from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Problem, Sides
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
@@ -27,6 +27,12 @@ class Scene:
         for src, dst, kind in zip((client, server), (server, client), types, strict=True):
             time_ns = self.now_ns + (far_ns if src == client else 0)
             self.events.append(Command(time_ns, 1, flow, src, dst, "READY", {"Socket-Type": kind.encode()}, kind))
+
+    def join_late(self, flow: int, client: str, server: str) -> None:
+        """A connection that began before the capture: the first message of each side is the first that is found."""
+        self._ends[flow] = client, server
+        for src, dst in ((client, server), (server, client)):
+            self.events.append(Problem("note", "no-greeting", "", self.now_ns, 1, flow, src, dst))
 
     def greet(self, flow: int, client: str, server: str, kind: str, *, by_server: bool = False) -> None:
         """One side greets with its type, as peers of ZMTP 2.0 do."""

@@ -239,3 +239,64 @@ def test_of_very_many_hosts_with_holes_it_is_not_known_which() -> None:
         endings.blind(f"10.1.{number // 250}.{number % 250}", has_gap=True)
     assert entries(endings) < 25_000
     assert endings.has_gap("10.9.9.9:5555")
+
+
+def _worker_joined_late(answers: int = 20) -> Scene:
+    """A broker and its worker have worked together since before the capture; it answered so many requests."""
+    scene = Scene()
+    scene.join_late(1, "10.0.0.2:40000", "10.0.0.1:5555")
+    scene.join_late(2, "10.0.0.3:41000", "10.0.0.1:5556")
+    for number in range(1000, 1000 + answers):
+        _ask(scene, b"", b"request %d" % number)
+        scene.say(2, b"\0\0\0\0\7", b"", b"reply %d" % number)
+        scene.say(1, b"", b"reply %d" % number, by_server=True)
+    return scene
+
+
+def _ask(scene: Scene, *request: bytes) -> None:
+    scene.say(1, *request)
+    scene.say(2, b"\0\0\0\0\7", *request, by_server=True)
+
+
+LAST = b"request 5000"
+
+
+def test_joined_late_a_worker_that_answered_many_is_seen_to_close_with_one_in_hand() -> None:
+    scene = _worker_joined_late()
+    _ask(scene, b"", LAST)
+    scene.close(2)
+    assert last(scene).ended == Terminus("10.0.0.3:41000", "closed")
+
+
+def test_joined_late_one_that_answered_few_may_have_another_connection() -> None:
+    scene = _worker_joined_late(answers=3)
+    _ask(scene, b"", LAST)
+    scene.close(2)
+    assert last(scene).ended is None
+
+
+def test_joined_late_one_that_answers_and_asks_may_wait_for_another_one() -> None:
+    scene = _worker_joined_late()
+    scene.join_late(3, "10.0.0.3:42000", "10.0.0.4:5557")
+    _ask(scene, b"", LAST)
+    scene.close(2)
+    assert last(scene).ended is None
+
+
+@pytest.mark.parametrize("has_other_worker", [True, False])
+def test_joined_late_a_broker_may_have_passed_on_what_came_before_the_first_frames_to_its_worker(
+    has_other_worker: bool,
+) -> None:
+    scene = _worker_joined_late()
+    scene.say(1, b"", LAST)
+    scene.now_ns += 100 * MS
+    if has_other_worker:
+        scene.join_late(3, "10.0.0.4:42000", "10.0.0.1:5556")
+    assert last(scene).ended == (None if has_other_worker else Terminus("10.0.0.1:5555", "not-forwarded"))
+
+
+def test_joined_late_a_message_without_the_delimiter_of_the_others_may_have_been_dropped() -> None:
+    scene = _worker_joined_late()
+    _ask(scene, LAST)
+    scene.close(2)
+    assert last(scene).ended is None

@@ -85,6 +85,22 @@ def test_a_router_gives_ids_in_the_form_of_its_library(routing_id: bytes) -> Non
     assert [(leg.flow, leg.joined) for leg in way.legs[1:]] == [(2, "envelope"), (2, "envelope"), (1, "envelope")]
 
 
+@pytest.mark.parametrize(("routing_id", "is_joined"), [(b"\0\0\0\0\7", True), (b"name", False)])
+def test_joined_late_a_router_that_connects_is_known_by_an_id_that_it_makes_up(
+    routing_id: bytes, is_joined: bool
+) -> None:
+    """A balancer connects to the back of a broker, and puts the id of that in front of what it takes there."""
+    scene = Scene()
+    scene.join_late(1, "10.0.0.2:40000", "10.0.0.1:5556")
+    scene.join_late(2, "10.0.0.3:41000", "10.0.0.2:5557")
+    for number in (b"1", b"2", b"3"):
+        scene.say(1, b"\0\0\0\0\1", b"", number, by_server=True)
+        scene.say(2, b"", routing_id, b"\0\0\0\0\1", b"", number, by_server=True)
+        scene.say(2, b"", routing_id, b"\0\0\0\0\1", b"", b"done " + number)
+        scene.say(1, b"\0\0\0\0\1", b"", b"done " + number)
+    assert any(len(way.legs) == 4 for way in scene.ways()) is is_joined
+
+
 @pytest.mark.parametrize("are_named", [True, False])
 def test_a_router_puts_the_sender_where_the_receiver_stood(are_named: bool) -> None:
     """Two clients ask two engines the same at once; each names its engine (as ipyparallel's direct view).

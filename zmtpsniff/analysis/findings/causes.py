@@ -103,10 +103,11 @@ def _places(claims: Iterable[Claim], *codes: str) -> set[str]:
     return {claim.place for claim in claims if claim.code in codes}
 
 
-def without_repeats(claims: Collection[Claim]) -> list[Claim]:
+def without_repeats(claims: Collection[Claim], may_pass_on_unseen: Callable[[str], bool]) -> list[Claim]:
     """The claims without those that say of a socket what another one says better.
 
-    Claims about a program become notes if its host is to blame, or in a late capture the service that it asks.
+    Claims about a program become notes if its host is to blame, or in a late capture the service that it asks: with
+    ``may_pass_on_unseen``, it may ask one over a connection that began before.
     """
     repeats = _repeats(claims)
     silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
@@ -117,7 +118,8 @@ def without_repeats(claims: Collection[Claim]) -> list[Claim]:
         address = claim.place
         follows_no_way = not claim.waiting if claim in slow else claim.code in NOT_ANSWERING and not claim.subject
         # Its program may have another socket on its host, or ask any service there.
-        if follows_no_way and any(one != address and host_of(one) == host_of(address) for one in late):
+        has_late_neighbour = any(one != address and host_of(one) == host_of(address) for one in late)
+        if follows_no_way and (has_late_neighbour or may_pass_on_unseen(address)):
             return True
         if claim in slow and INFERRED in claim.known:
             return any(host_of(address) in one.waiting for one in slow if one is not claim)

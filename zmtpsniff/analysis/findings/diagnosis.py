@@ -467,7 +467,7 @@ class Diagnosis:
                 if claim.waiting and not first.waiting:
                     claims[key] = first._replace(waiting=claim.waiting)
         accused = excuse_who_waits(claims.values(), self._requests.has_answered)
-        found = by_harm(map(finding, without_repeats(accused)))
+        found = by_harm(map(finding, without_repeats(accused, self._relays.may_pass_on_unseen)))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:

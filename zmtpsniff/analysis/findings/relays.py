@@ -284,6 +284,10 @@ class Relays(Inquiry):
             return True
         return self._is_cut and self._hosts.may_pass_on(address)
 
+    def may_pass_on_unseen(self, address: str) -> bool:
+        """Whether its host may pass messages on over a connection from before the capture, so that no way shows it."""
+        return self._ways.endings.began_before(address) and self._hosts.may_pass_on(address)
+
     # ------------------------------------------------------------------ places
 
     def _take_ways(self, ways: Iterable[OpenWay]) -> None:
@@ -404,7 +408,7 @@ class Relays(Inquiry):
         requests that one service does not answer.
         """
         first, stream = way.first, way.first.stream
-        waits = stream.src_kind == "REQ" or first.reply_is_promised
+        waits = stream.src_kind == "REQ" or first.reply_is_promised or (stream.is_late and stream.own_requests.answered)
         is_relayed = len(way.hops) > 1 or self.passes_on(first.dst)
         if not (first.expects_reply if stream.pushed_forms is not None or stream.has_ids else waits and is_relayed):
             return ""
@@ -563,7 +567,7 @@ class Relays(Inquiry):
             f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
             seen,
             [place.at],
-            "note" if seen.count < LEAST_SLOW or self._is_cut else "warning",
+            "note",
             certainty="possible",
             subject=place.at,
             waiting=lost.waits,

@@ -24,7 +24,10 @@ A way that went on may have *dead ends*, too: questions of a service that got no
 
 from collections.abc import Iterator
 
+import msgspec
+
 from dissectors.address import host_of
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
@@ -40,6 +43,14 @@ _COPIES = 2  # so often must TCP send octets again that never arrived
 _AGAIN_NS = 10_000_000_000  # a client that gives a request up asks again within this time
 
 
+class _LateHost(msgspec.Struct):
+    """A host that sent something on connections from before the capture."""
+
+    flow: int | None = None  # the last of these that was found
+    asks_or_serves_others: bool = False  # it has several
+    begins_ns: int = 0  # from then on the capture has what it sent on all of them
+
+
 class Endings:
     """Makes the record of a way that is over."""
 
@@ -49,6 +60,7 @@ class Endings:
         self._blind: set[str] = set()  # hosts of which the capture may lack messages
         self._gaps: set[str] = set()  # those of them with a connection that lacks octets in the middle
         self._is_blind = False  # packets of any host may be missing
+        self._begun_before: Ledger[str, _LateHost] = Ledger(_LateHost)
         self._until_ns = 0  # the time up to which the capture has come
         self.sees_all = True  # the capture lacks nothing
         self._late: set[str] = set()  # hosts whose messages came here long behind later ones
@@ -70,6 +82,16 @@ class Endings:
             self._gaps.clear()
             hosts = ()
         self._is_blind = self._is_blind or not hosts
+
+    def begin_late(self, flow: int, host: str, time_ns: int) -> None:
+        """The first frame is found of what a host sent on a connection from before the capture."""
+        late = self._begun_before.at(host)
+        late.asks_or_serves_others |= late.flow not in (None, flow)
+        late.flow, late.begins_ns = flow, max(late.begins_ns, time_ns)
+
+    def began_before(self, address: str) -> bool:
+        """Whether the host of a socket has a connection from before the capture on which it sent something."""
+        return host_of(address) in self._begun_before
 
     @property
     def is_disordered(self) -> bool:
@@ -93,6 +115,22 @@ class Endings:
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
         return not self.sees_all and (self._is_blind or host_of(hop.dst) in self._blind)
+
+    def _hides_next(self, hop: Hop) -> bool:
+        """Whether the capture may lack the message in which the receiver of a message sent it on, or answered it.
+
+        If only the beginnings of connections are missing, it does not lack what was sent after the first frames of each
+        were found. Others may never be found to be ZMTP. But no program passes its messages on over such a connection
+        if it passed many on over others; or if it answered many, and its host has no other connection. The ids of the
+        sender must be known, too: else the next leg may be in the capture, and not be joined.
+        """
+        if not self.is_blind(hop):
+            return False
+        late = self._begun_before.get(host_of(hop.dst)) or _LateHost()
+        program = self._programs[hop.dst]
+        asks = late.asks_or_serves_others and program.longest_relay_ns < 0 and not program.passed_jobs
+        is_early = hop.time_ns < late.begins_ns
+        return asks or is_early or self.has_gap(hop.dst) or not (program.is_known and hop.stream.is_followed)
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
@@ -167,7 +205,7 @@ class Endings:
         last = way.last
         if way.may_need_no_reply or self._until_ns - last.time_ns < _RECENT_NS:
             return False
-        return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
+        return way.answer is None and not last.reply and self._hides_next(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether a request may have a reply that is not joined to it, or may need none.
@@ -250,8 +288,10 @@ class Endings:
         """
         if last.is_overtaken:  # perhaps its receiver passed it on in a message that came here before it
             return True
-        if not last.reply or not self.is_blind(last):
-            return self.is_blind(last)
+        if not last.stream.dst_kind and last.stream.shared.uses_delimiter and not (last.reply or last.depth):
+            return True  # its receiver may drop it: the others on the connection have a delimiter
+        if not last.reply or not self._hides_next(last):
+            return self._hides_next(last)
         waiting = self._waiting_for(way, last)
         return self.has_gap(last.dst) or not waiting or not waiting[-1].stream.own_requests.answered
 

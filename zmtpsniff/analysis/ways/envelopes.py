@@ -275,7 +275,7 @@ class Envelopes:
         else:
             stream, kind, flow, router = before.stream, before.stream.dst_kind, before.flow, before.dst
             longer, shorter = frames, before.frames
-        if kind != "ROUTER" and not (stream.is_late and _may_be_router(kind, router, hop, before)):
+        if kind != "ROUTER" and not (stream.is_late and _may_be_router(kind, hop, before)):
             return None
         is_whole = longer[extra:] == shorter
         if is_whole:
@@ -286,7 +286,9 @@ class Envelopes:
             return None  # it is another message with the same body
         known = self.ids.of(flow, router)
         routing_id = self.ids.first_possible(ids, flow, router) if known is None else known if known in ids else None
-        return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
+        if routing_id is None or not (kind == "ROUTER" or has_bound_port(router) or is_own_id(routing_id)):
+            return None  # a ROUTER that connects, as those of some brokers do, shows by the ids that it makes up
+        return Join(before, routing_id, is_back, flow, is_whole, known is not None)
 
     def _readdressed(self, hop: Hop, before: Hop) -> Join | None:
         """The join of a message that a broker with ROUTERs on both sides sends on, with another first frame.
@@ -410,13 +412,13 @@ def _router(hop: Hop, join: Join) -> str:
     return hop.src if join.is_back else join.before.dst
 
 
-def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
+def _may_be_router(kind: str, hop: Hop, before: Hop) -> bool:
     """Whether a socket whose type the capture lacks may be the ROUTER that took a message, or that sends it back.
 
-    It must be bound. And the host that took the message must be the one that sends it on: else a request may look like
-    another one on its way back.
+    The host that took the message must be the one that sends it on: else a request may look like another one on its way
+    back.
     """
-    return not kind and has_bound_port(address) and before.stream.dst_host == hop.stream.src_host
+    return not kind and before.stream.dst_host == hop.stream.src_host
 
 
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:

@@ -29,6 +29,7 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 _SOCKETS = 65_536
 _ENDED = 1000  # closed sockets that are remembered: ways that ended there are finished some time later
 _MANY = 32  # so many jobs that were passed on in order show that a program keeps their order
+_KNOWN = 16  # messages that were passed on: the same way again would show, too
 _PART = 0.75  # of its jobs: a program that passes fewer on drops the others on purpose
 
 
@@ -49,10 +50,16 @@ class Program(msgspec.Struct, eq=False):
     since: int = 0  # the number of the first job that it passed on
     reached: int = 0  # the number of the latest job that it passed on
     keeps_order: bool = True  # it has passed on each job before those that came later
+    handled: int = 0  # how many messages it passed on or answered
 
     def has_passed_over(self, job: Hop) -> bool:
         """Whether it passed on a job that came after this one, and always kept their order."""
         return self.keeps_order and self.passed_jobs >= _MANY and job.number < self.reached
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has passed on or answered so many messages that all its connections must have been seen."""
+        return self.handled + self.passed_jobs >= _KNOWN
 
     @property
     def passes_jobs_on(self) -> bool:
@@ -88,8 +95,10 @@ class Programs(dict[str, Program]):
             return  # the capture may lack a hop in between
         taken_at = before.dst
         program = self[taken_at]
+        program.handled += 1
+        stream.is_followed = True
         if taken_at == hop.src and hop.reply and not before.reply:
-            program.answers = True
+            program.answers |= not stream.is_late  # else it may have passed the request on, with an id not yet known
             program.longest_reply_ns = max(program.longest_reply_ns, length_ns)
             if program.longest_relay_ns < 0:
                 return
@@ -109,6 +118,7 @@ class Programs(dict[str, Program]):
         program.longest_reply_ns = max(program.longest_reply_ns, other.longest_reply_ns)
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs
+        program.handled += other.handled
         program.since = min(program.since or other.since, other.since or program.since)
         program.reached += other.reached
         program.keeps_order &= other.keeps_order
@@ -123,7 +133,7 @@ class Programs(dict[str, Program]):
             return
         if program.sockets == [address]:
             program.way = None
-            if program.longest_relay_ns < 0 and not program.answers:
+            if not program.handled:
                 del self[address]  # nothing is known of it
                 return
         self._ended.pop(address, None)
@@ -168,6 +178,7 @@ class Programs(dict[str, Program]):
         """A program passes a job on, or the result of one."""
         program = self[job.dst]
         program.passed_jobs += 1
+        job.stream.is_followed = True
         program.since = min(program.since or job.number, job.number)
         program.keeps_order &= job.number >= program.reached
         program.reached = max(program.reached, job.number)

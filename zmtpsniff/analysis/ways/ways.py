@@ -184,6 +184,8 @@ class Ways:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
             has_gap = BLINDING[event.code] == "rest"
             self.endings.blind(*hosts, has_gap=has_gap)
+            if event.flow is not None and event.src is not None and event.time_ns is not None and not has_gap:
+                self.endings.begin_late(event.flow, host_of(event.src), event.time_ns)
             connection = None if event.flow is None else self.connections.get(event.flow)
             if connection is not None and has_gap:
                 connection.has_gap = True
@@ -786,7 +788,8 @@ class Ways:
             self._open(way)
             return
         if not stream.src_kind and (job := self._correlation.find(hop)) is not None:
-            self._pass_job_on(hop, job, "correlation", is_certain=False)  # its sender is a PUSH, as nothing else shows
+            stream.note_source(job)
+            self._pass_job_on(hop, job, "correlation", is_certain=stream.is_proven)
             return
         self.connections[hop.flow].see_request(hop)
         if stream.src_kind in ("DEALER", "CLIENT"):
