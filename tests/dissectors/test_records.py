@@ -63,7 +63,7 @@ if find_spec("pyarrow"):
     from zmtpsniff.spark.row_columns import RowOrigin
     from zmtpsniff.spark.rows import Rows
 
-    rows = Rows(0)
+    rows = Rows(0, bodies=True)
     backlog = rows.backlog()
     ids = {1: ConnectionId("01", False)}
     origin = RowOrigin("series", {0: "file"}, PacketNames(9, [(1, 0, 1)], lambda _: range(9)), ids)

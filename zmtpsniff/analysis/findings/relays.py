@@ -504,9 +504,7 @@ class Relays(Inquiry):
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
         is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
-        sender_may_have_waited = (
-            self._ways.endings.is_disordered
-        )  # what two capture points saw looks as if it came again
+        is_doubtful = self._ways.endings.is_disordered  # what two capture points saw looks as if it came again
         yield Claim(
             "replies-slow",
             f"the network loses packets on the way to {place.at}: {late} arrived late, "
@@ -514,7 +512,7 @@ class Relays(Inquiry):
             "their octets came again after a pause, and only then did the program pass them on",
             seen,
             [place.at],
-            "note" if is_rare or sender_may_have_waited else None,
+            "note" if is_rare or is_doubtful else None,
             certainty="likely",
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )

@@ -11,6 +11,8 @@ before anything is said, and each exclusion that is not safe counts as if it hel
 2. *The end is the goal*: the reply has come back to the first sender, or a publication has its subscriber, or a message
    may need no reply.
 3. *The capture may lack the rest*: octets of the receiver's host are missing, or a later message came before this one.
+   So it is, too, if the host has connections from before the capture: what it sent before their first frames were found
+   is missing, and a program that has passed on or answered few messages may use a connection that never was found.
 4. *The receiver closed the connection* while it had the message: ``closed``.
 5. *The message is a reply*: its receiver is a broker. The asker had closed (``reply-to-nobody``), or the broker did not
    pass the reply back (``reply-not-forwarded``). A request whose asker closed before it can have had a reply is
