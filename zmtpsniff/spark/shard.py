@@ -181,9 +181,8 @@ class Shard:
         self._take_faults((code, detail) for capture in self.captures for _, code, detail in capture.problems)
         self._dropped += sum(capture.dropped for capture in self.captures)
         self._keep_series()
-        self._take_faults(
-            self._engine.problems()
-        )  # of all files together, also those to come: no state has them, and no row
+        # These are of all files together, also of those to come: no state has them, and no row.
+        self._take_faults(self._engine.problems())
         yield from self._staged_last(datagrams, provisional=True)
         if self._options.tells_open:
             yield from self._last_of_open()

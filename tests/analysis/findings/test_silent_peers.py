@@ -32,7 +32,7 @@ class Talk(NamedTuple):
 
 
 def beats(until: float = END, each: float = 0.5, since: float = 0, last_size: int = 0) -> list[Said]:
-    """What a DEALER says by itself at a steady pace, behind its name."""
+    """The messages that a DEALER sends by itself at a steady pace, behind its name."""
     count = round((until - since) / each)
     sizes = [20 + place % 2 for place in range(count)]
     sizes[-1] = last_size or sizes[-1]

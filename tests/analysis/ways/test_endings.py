@@ -229,8 +229,8 @@ def test_messages_that_come_long_behind_later_ones(late_ms: int, is_late: bool) 
     scene.say(2, b"late", after_ms=-late_ms)
     ways = Ways()
     ways.take(scene.events)
-    assert not ways.endings.is_late("10.0.0.1:40000")
-    assert ways.endings.is_late("10.0.0.2:40000") == is_late
+    assert not ways.endings.is_delayed("10.0.0.1:40000")
+    assert ways.endings.is_delayed("10.0.0.2:40000") == is_late
 
 
 def test_of_very_many_hosts_with_holes_it_is_not_known_which() -> None:

@@ -196,7 +196,7 @@ class _Looks(list[Hop]):
 
 
 def test_who_says_the_same_all_the_time_is_not_looked_through() -> None:
-    """Nobody passes a message on over the connection on which it came."""
+    """A broker never passes a message on over the connection on which it came."""
     held = HeldMessages()
     hops = taken(held, 1, 100)
     alike = held[hash(BODY)] = _Looks(held[hash(BODY)])

@@ -133,7 +133,7 @@ def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_jobs_are_followed_once_it_shows_that_a_push_deals_them_out(share: float) -> None:
-    """What a worker sends after that is the result of the job that alone has its id, whatever socket sends it.
+    """A worker's next message is the result of the job that alone has its id, whatever socket sends it.
 
     Once so many of its messages were results that this is no accident, its next ones are so certainly.
     """

@@ -3,7 +3,7 @@
 Theory
 ------
 
-Inquiries look at one socket each, so one fault makes several claims. Two rules leave one error of them:
+Inquiries look at one socket each, so one fault makes several claims. Three rules leave one error of them:
 
 1. *Of two claims that say the same of a socket, one says it better* (:func:`without_repeats`). A claim that follows the
    way of a request beats one that only counts replies; one that says that a worker is silent or has closed beats one
@@ -11,6 +11,9 @@ Inquiries look at one socket each, so one fault makes several claims. Two rules 
 2. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
    becomes a note that names the socket. So it is if that socket has an error of its own, if its host waits there, and
    if the times fit: the cause must have begun before the effect, or hardly later.
+3. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
+   program becomes a note if its host is silent, if a slow service behind it explains the time, or if it may ask a
+   service over a connection from before the capture.
 
 If each of several services waits for the next one in a circle, no cause is left: then all claims stay as they are.
 On the loopback interface all programs have one address, so there a claim never excuses another one.
@@ -103,18 +106,16 @@ def _places(claims: Iterable[Claim], *codes: str) -> set[str]:
     return {claim.place for claim in claims if claim.code in codes}
 
 
-def without_repeats(claims: Collection[Claim], may_pass_on_unseen: Callable[[str], bool]) -> list[Claim]:
-    """The claims without those that say of a socket what another one says better.
+def excuse_where_unclear(claims: Collection[Claim], may_pass_on_unseen: Callable[[str], bool]) -> list[Claim]:
+    """The claims, with those as notes whose program may not be to blame, as far as the capture shows.
 
-    Claims about a program become notes if its host is to blame, or in a late capture the service that it asks: with
-    ``may_pass_on_unseen``, it may ask one over a connection that began before.
+    ``may_pass_on_unseen`` says whether a socket may ask a service over a connection from before the capture.
     """
-    repeats = _repeats(claims)
     silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
     slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
     late = {address for claim in claims if claim.code == "capture-late" for address in claim.endpoints}
 
-    def is_effect(claim: Claim) -> bool:
+    def is_unclear(claim: Claim) -> bool:
         address = claim.place
         follows_no_way = not claim.waiting if claim in slow else claim.code in NOT_ANSWERING and not claim.subject
         # Its program may have another socket on its host, or ask any service there.
@@ -125,11 +126,11 @@ def without_repeats(claims: Collection[Claim], may_pass_on_unseen: Callable[[str
             return any(host_of(address) in one.waiting for one in slow if one is not claim)
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 
-    return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in repeats]
+    return [claim._replace(severity="note") if is_unclear(claim) else claim for claim in claims]
 
 
-def _repeats(claims: Collection[Claim]) -> list[Claim]:
-    """The claims that say of a socket what another one says better."""
+def without_repeats(claims: Collection[Claim]) -> list[Claim]:
+    """The claims without those that say of a socket what another one says better."""
     unanswered = [claim for claim in claims if claim.code == "request-unanswered"]
     by_ways = {claim.subject for claim in unanswered if claim.subject}
     by_peers = {claim.place for claim in unanswered if not claim.subject and claim.severity != "note"}
@@ -146,4 +147,4 @@ def _repeats(claims: Collection[Claim]) -> list[Claim]:
             claim.code == "subscriber-slow" and claim.subject in behind
         )
 
-    return [claim for claim in claims if is_repeat(claim)]
+    return [claim for claim in claims if not is_repeat(claim)]

@@ -38,7 +38,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.findings.causes import as_effect, excuse_who_waits, without_repeats
+from zmtpsniff.analysis.findings.causes import as_effect, excuse_where_unclear, excuse_who_waits, without_repeats
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -467,7 +467,8 @@ class Diagnosis:
                 if claim.waiting and not first.waiting:
                     claims[key] = first._replace(waiting=claim.waiting)
         accused = excuse_who_waits(claims.values(), self._requests.has_answered)
-        found = by_harm(map(finding, without_repeats(accused, self._relays.may_pass_on_unseen)))
+        told = excuse_where_unclear(without_repeats(accused), self._relays.may_pass_on_unseen)
+        found = by_harm(map(finding, told))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:

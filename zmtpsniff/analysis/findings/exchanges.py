@@ -219,7 +219,7 @@ class Suspect:
         self.oldest = exchange.pending[0]
         # Of two that may both ask, one message more may only tell something, and many more are no questions.
         is_asked = not exchange.is_mutual or 1 < self.asked - self.answered <= self.answered
-        # Who speaks while nothing waits answers nothing then, and perhaps never.
+        # A peer that speaks while nothing waits answers nothing then, and perhaps never.
         unasked = len(exchange.pending) - (self.asked - self.answered)
         self.took_turns = exchange.in_turns >= _TURNS and is_asked and unasked <= self.answered * _UNASKED
         self.strict = exchange.strict

@@ -408,7 +408,8 @@ class Relays(Inquiry):
         requests that one service does not answer.
         """
         first, stream = way.first, way.first.stream
-        waits = stream.src_kind == "REQ" or first.reply_is_promised or (stream.is_late and stream.own_requests.answered)
+        gets_replies = stream.is_late and stream.own_requests.answered > 0  # its type is not known, but this
+        waits = stream.src_kind == "REQ" or first.reply_is_promised or gets_replies
         is_relayed = len(way.hops) > 1 or self.passes_on(first.dst)
         if not (first.expects_reply if stream.pushed_forms is not None or stream.has_ids else waits and is_relayed):
             return ""
@@ -479,7 +480,7 @@ class Relays(Inquiry):
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
-        elif self._ways.endings.is_late(place.at):
+        elif self._ways.endings.is_delayed(place.at):
             severity = "note"
             known += "; packets are missing there, so that some of its messages were known late"
         if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):

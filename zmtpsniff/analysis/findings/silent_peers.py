@@ -68,6 +68,11 @@ class RouterPeer(NamedTuple):
         is_paced = said.long_gaps >= _BEATS and _SHARE * said.long_gaps >= said.said
         return is_paced and said.said - self.given.said + self.given.run >= _BEATS
 
+    @property
+    def ends_as_before(self) -> bool:
+        """Whether its last message is as long as those before: it is no result, and no farewell."""
+        return self.spoken.least <= self.spoken.size <= self.spoken.most
+
     def is_piled_up(self) -> bool:
         """Whether more messages to it wait than ever before, though it had always spoken in between."""
         given = self.given
@@ -164,22 +169,20 @@ def _with_work(one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, n
 def _without_beats(one: RouterPeer, others: Sequence[RouterPeer], timeout_ns: int) -> Iterator[Claim]:
     spoken = one.spoken
     silent_ns = one.until_ns - spoken.last_ns
-    if not one.is_silent(timeout_ns) or not spoken.least <= spoken.size <= spoken.most:
+    if not (one.is_silent(timeout_ns) and one.ends_as_before):
         return
     now = [other for other in others if other.until_ns > one.until_ns - silent_ns // 2]
     paced = [other for other in now if other.keeps_pace(spoken.longest_gap_ns) and other.start_ns < spoken.last_ns]
     mute = sum(other.is_open and other.is_silent(timeout_ns) for other in now)
     if len(paced) < max(_SPEAKERS, mute + 2) or len(paced) + mute < len(now):
         return
-    seen = Occurrences()
-    seen.add(spoken.last_ns, one.packet, one.flow)
     yield Claim(
         "heartbeat-lost",
         f"the DEALER {one.address} says nothing to {one.router} any more, for {about(silent_ns)}, while "
         f"{plural(len(paced), 'other')} of the same ROUTER do",
         f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and so do "
         "the others",
-        seen,
+        Occurrences.of([(spoken.last_ns, one.packet, one.flow)]),
         [one.address, one.router],
         certainty="likely",
         subject=one.address,
@@ -189,22 +192,20 @@ def _without_beats(one: RouterPeer, others: Sequence[RouterPeer], timeout_ns: in
 def _without_farewell(one: RouterPeer, others: Sequence[RouterPeer]) -> Iterator[Claim]:
     spoken = one.spoken
     is_in_time = one.until_ns - spoken.last_ns <= _ALIKE * spoken.longest_gap_ns
-    if not (is_in_time and one.is_steady and spoken.least <= spoken.size <= spoken.most):
+    if not (is_in_time and one.is_steady and one.ends_as_before):
         return
     later_ns = one.until_ns + _GOES_ON_NS
     paced = [other for other in others if other.until_ns >= later_ns and other.keeps_pace(spoken.longest_gap_ns)]
     gone = sum(not other.is_open and other.until_ns < later_ns for other in others)
     if len(paced) < max(_SPEAKERS, 2 * gone + 1):
         return
-    seen = Occurrences()
-    seen.add(one.until_ns, one.packet, one.flow)
     yield Claim(
         "worker-closed",
         f"the DEALER {one.address} closed its connection to {one.router}, while {plural(len(paced), 'other')} of the "
         "same ROUTER go on",
         f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and its "
         "last message is like those before: it may have been killed, or told to stop",
-        seen,
+        Occurrences.of([(one.until_ns, one.packet, one.flow)]),
         [one.address, one.router],
         "note",
         certainty="possible",

@@ -36,7 +36,7 @@ from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way, Why
 
 _RECENT_NS = 1_000_000_000  # so short before the end of the capture, a worker may not have answered yet
-_LATE_NS = 100_000_000  # a message that comes here so late may make a program look slow
+_DELAY_NS = 100_000_000  # a message that comes here so late may make a program look slow
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4  # so many times the longest time that a program ever took, it may take once more
 _HOSTS = 10_000  # of which the capture may lack messages
@@ -49,7 +49,7 @@ class _LateHost(msgspec.Struct):
     """A host that sent something on connections from before the capture."""
 
     flow: int | None = None  # the last of these that was found
-    asks_or_serves_others: bool = False  # it has several
+    has_several: bool = False
     begins_ns: int = 0  # from then on the capture has what it sent on all of them
 
 
@@ -62,10 +62,10 @@ class Endings:
         self._blind: set[str] = set()  # hosts of which the capture may lack messages
         self._gaps: set[str] = set()  # those of them with a connection that lacks octets in the middle
         self._is_blind = False  # packets of any host may be missing
-        self._begun_before: Ledger[str, _LateHost] = Ledger(_LateHost)
+        self._late_hosts: Ledger[str, _LateHost] = Ledger(_LateHost)  # by name
         self._until_ns = 0  # the time up to which the capture has come
         self.sees_all = True  # the capture lacks nothing
-        self._late: set[str] = set()  # hosts whose messages came here long behind later ones
+        self._delayed: set[str] = set()  # hosts whose messages came here long behind later ones
         self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
         self._is_disordered = False
         self.knows_acknowledged = False  # legs say when they were acknowledged
@@ -87,13 +87,13 @@ class Endings:
 
     def begin_late(self, flow: int, host: str, time_ns: int) -> None:
         """The first frame is found of what a host sent on a connection from before the capture."""
-        late = self._begun_before.at(host)
-        late.asks_or_serves_others |= late.flow not in (None, flow)
+        late = self._late_hosts.at(host)
+        late.has_several |= late.flow not in (None, flow)
         late.flow, late.begins_ns = flow, max(late.begins_ns, time_ns)
 
     def began_before(self, address: str) -> bool:
         """Whether the host of a socket has a connection from before the capture on which it sent something."""
-        return host_of(address) in self._begun_before
+        return host_of(address) in self._late_hosts
 
     @property
     def is_disordered(self) -> bool:
@@ -107,8 +107,8 @@ class Endings:
         """
         hop.is_overtaken = True
         self._overtaken += self.sees_all
-        if by_ns >= _LATE_NS and not hop.stream.is_late and len(self._late) < _HOSTS:
-            self._late.add(host_of(hop.src))
+        if by_ns >= _DELAY_NS and not hop.stream.is_late and len(self._delayed) < _HOSTS:
+            self._delayed.add(host_of(hop.src))
 
     def disorder(self) -> None:
         """A problem says that the packets are out of order, or that clocks differ."""
@@ -128,19 +128,19 @@ class Endings:
         """
         if not self.is_blind(hop):
             return False
-        late = self._begun_before.get(host_of(hop.dst)) or _LateHost()
+        late = self._late_hosts.get(host_of(hop.dst)) or _LateHost()
         program = self._programs[hop.dst]
-        asks = late.asks_or_serves_others and program.longest_relay_ns < 0 and not program.passed_jobs
+        may_ask = late.has_several and program.longest_relay_ns < 0 and not program.passed_jobs
         is_early = hop.time_ns < late.begins_ns
-        return asks or is_early or self.has_gap(hop.dst) or not (program.is_known and hop.stream.is_followed)
+        return may_ask or is_early or self.has_gap(hop.dst) or not (program.is_known and hop.stream.is_followed)
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
         return self._is_blind or host_of(address) in self._gaps
 
-    def is_late(self, address: str) -> bool:
+    def is_delayed(self, address: str) -> bool:
         """Whether messages of the host of a socket came here so late that others may have taken their places."""
-        return host_of(address) in self._late
+        return host_of(address) in self._delayed
 
     def may_hide_others(self, one: Passage) -> bool:
         """Whether a program may have waited for others in the time of a passage, which then is not its own time.
@@ -292,8 +292,9 @@ class Endings:
             return True
         if not last.stream.dst_kind and last.stream.shared.uses_delimiter and not (last.reply or last.depth):
             return True  # its receiver may drop it: the others on the connection have a delimiter
-        if not last.reply or not self._hides_next(last):
-            return self._hides_next(last)
+        hides_next = self._hides_next(last)
+        if not (last.reply and hides_next):
+            return hides_next
         waiting = self._waiting_for(way, last)
         return self.has_gap(last.dst) or not waiting or not waiting[-1].stream.own_requests.answered
 

@@ -788,7 +788,7 @@ class Ways:
             self._open(way)
             return
         if not stream.src_kind and (job := self._correlation.find(hop)) is not None:
-            stream.note_source(job)
+            stream.note_source(job)  # the sender is a PUSH of results, as only many of these show
             self._pass_job_on(hop, job, "correlation", is_certain=stream.is_proven)
             return
         self.connections[hop.flow].see_request(hop)
