@@ -1,8 +1,8 @@
-"""Lengths of time in words."""
+"""Lengths of time, in nanoseconds and in words."""
 
 import pytest
 
-from zmtpsniff.words.durations import about, brief, duration
+from zmtpsniff.words.durations import about, brief, duration, nanoseconds
 
 MS = 1_000_000
 
@@ -27,3 +27,8 @@ MS = 1_000_000
 )
 def test_a_length_of_time(length_ns: int, exact: str, short: str, said: str) -> None:
     assert [duration(length_ns), brief(length_ns), about(length_ns)] == [exact, short, said]
+
+
+@pytest.mark.parametrize(("seconds", "length_ns"), [(0.5, 500 * MS), (3, 3000 * MS), (float("inf"), 10**18)])
+def test_a_limit_may_be_infinite(seconds: float, length_ns: int) -> None:
+    assert nanoseconds(seconds) == length_ns

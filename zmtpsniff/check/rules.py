@@ -11,10 +11,10 @@ from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_
 from zmtpsniff.check.sequences import Sequences
 from zmtpsniff.check.services import Services
 from zmtpsniff.check.sight import has_handshake
-from zmtpsniff.check.span import SECOND_NS, Span
+from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Place, Shower, Trial
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import NS, duration
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
@@ -204,7 +204,7 @@ class _InSeconds(Trial):
         time_ns = getattr(event, "time_ns", None)
         if time_ns is None:
             return
-        second = time_ns // SECOND_NS
+        second = time_ns // NS
         if self._oldest is None:
             self._oldest, self._start = second, second + 1
         if second > self._newest:
@@ -240,7 +240,7 @@ class _InSeconds(Trial):
 
     def finish(self, span: Span) -> Outcome:
         if self._oldest is not None:
-            self._close(max(span.end_ns // SECOND_NS, self._oldest))  # the last one is not whole
+            self._close(max(span.end_ns // NS, self._oldest))  # the last one is not whole
         each = f"{self.wanted()} in each"
         if self._high:
             return self.outcome(False, f"{plural(self._high, 'second')} with more records, {each}")

@@ -29,7 +29,8 @@ from zmtpsniff.analysis.statistics.lengths import octets_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.globs import literal
 from zmtpsniff.check.sight import certain_type, has_handshake
-from zmtpsniff.check.span import SECOND_NS, Span
+from zmtpsniff.check.span import Span
+from zmtpsniff.words.durations import NS
 from zmtpsniff.words.text import quote
 
 TopicKind = Literal["subscriptions", "topics"]
@@ -117,7 +118,7 @@ class _Flow(msgspec.Struct, eq=False):
         if not message.incomplete:
             self.sizes.setdefault(message.src, Sketch()).add(octets_of(message))
         if message.latency_ns is not None:
-            second = message.time_ns // SECOND_NS
+            second = message.time_ns // NS
             self.slowest[second] = max(message.latency_ns, self.slowest.get(second, 0))
 
 

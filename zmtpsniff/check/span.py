@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from dissectors.events import AnyEvent, Connection, Message
-
-SECOND_NS = 1_000_000_000
+from zmtpsniff.words.durations import NS
 
 
 class Span:
@@ -18,7 +17,7 @@ class Span:
     @property
     def seconds(self) -> float:
         """Its length; at least one second, because an instant has no rate."""
-        return max(self.end_ns - (self.start_ns or 0), SECOND_NS) / SECOND_NS
+        return max(self.end_ns - (self.start_ns or 0), NS) / NS
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Look at the times of a batch; records of several connections are only nearly in order."""

@@ -14,6 +14,7 @@ from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, Taker, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
+from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import is_due
 
 _SWEEP_NS = 1_000_000_000
@@ -78,7 +79,7 @@ class DatagramTable:
         self._is_named = is_named
         self._is_beacon = is_beacon
         self._limits = limits or FlowLimits()
-        self._idle_ns = int(min(self._limits.idle_seconds, 1e9) * 1e9)
+        self._idle_ns = nanoseconds(self._limits.idle_seconds)
         self._senders: dict[bytes, _Sender] = {}
         self._next_sweep = 0
 

@@ -25,11 +25,11 @@ from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import MODULO, WINDOW, distance
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
+from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import SET_BACK_NS
 
 _FASTEST = 2  # octets a nanosecond: no network sends faster
 _LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
-_LONGEST_SECONDS = 1e9
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
 
 in_capture_order = itemgetter(1)  # the packet number of a segment
@@ -40,9 +40,9 @@ class SilenceLimits:
 
     def __init__(self, limits: FlowLimits) -> None:
         """Within ``limits``."""
-        self.linger_ns = _nanoseconds(limits.linger_seconds)
-        self._idle_ns = _nanoseconds(limits.idle_seconds)
-        self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
+        self.linger_ns = nanoseconds(limits.linger_seconds)
+        self._idle_ns = nanoseconds(limits.idle_seconds)
+        self._idle_unknown_ns = min(self._idle_ns, nanoseconds(limits.idle_seconds_unknown))
         self.least_ns = min(self.linger_ns, self._idle_unknown_ns)
         """No flow is over after a shorter silence."""
 
@@ -60,10 +60,6 @@ class SilenceLimits:
         """Whether a flow has been silent for so long that segments at ``now_ns`` begin another."""
         silent_ns = now_ns - flow.last_ns
         return silent_ns > self.least_ns and silent_ns > self.longest_ns(flow)
-
-
-def _nanoseconds(seconds: float) -> int:
-    return int(min(seconds, _LONGEST_SECONDS) * 1e9)
 
 
 class Succession(NamedTuple):

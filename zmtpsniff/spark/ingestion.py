@@ -15,6 +15,7 @@ from zmtpsniff.spark.stages import Stages
 from zmtpsniff.spark.store import ConflictError, Store
 from zmtpsniff.spark.tables import tables_of
 from zmtpsniff.spark.task import Job, ShardTask
+from zmtpsniff.words.durations import nanoseconds
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -196,7 +197,7 @@ def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = Non
     ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
     again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
     """
-    before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
+    before_ns = (time.time_ns() if now_ns is None else now_ns) - nanoseconds(run.options.idle_seconds)
 
     def attempt(base: Base) -> int:
         quiet = base.series_with(OPEN) - base.store.provisional_series()

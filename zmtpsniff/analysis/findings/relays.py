@@ -33,7 +33,7 @@ from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Greeting, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
-from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
@@ -64,7 +64,7 @@ from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import listed, plural
-from zmtpsniff.words.durations import about
+from zmtpsniff.words.durations import about, nanoseconds
 
 _LEAST = 5  # a program that passed on so many messages passes messages on
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
@@ -114,7 +114,7 @@ class Relays(Inquiry):
     def __init__(self, identities: Identities, timeout_seconds: float = REPLY_SECONDS) -> None:
         """``timeout_seconds`` is how long a request may wait; ``identities`` knows whom a ROUTER may ignore."""
         self._identities = identities
-        self._timeout_ns = timeout_ns(timeout_seconds)
+        self._timeout_ns = nanoseconds(timeout_seconds)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)

@@ -29,7 +29,7 @@ from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Connection, Message, Problem, Severity
 from dissectors.zmtp.sockets import REQUEST_REPLY
-from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import (
     INFERRED,
@@ -48,7 +48,7 @@ from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.native import core
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import about
+from zmtpsniff.words.durations import about, nanoseconds
 
 _MUTUAL = ({"PEER"}, {"CHANNEL"})  # each of the two may ask, or only tell something
 _BY_TURNS = ({"CLIENT", "SERVER"}, *_MUTUAL)  # their messages have no envelope
@@ -79,7 +79,7 @@ class Requests(Inquiry):
         ``timeout_seconds`` is how long a request may wait for its reply.
         """
         self._passes_on = passes_on
-        self._timeout_ns = timeout_ns(timeout_seconds)
+        self._timeout_ns = nanoseconds(timeout_seconds)
         self._exchanges: dict[int, ExchangeCount] = {}
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)

@@ -20,13 +20,12 @@ import msgspec
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, at_hand
-from zmtpsniff.analysis.defaults import timeout_ns
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import about
+from zmtpsniff.words.durations import about, nanoseconds
 
 _AUTHENTICATOR = 16  # octets of a box beside its content
 _IDENTIFIED = 128  # octets of INITIATE's box before the metadata: the client's key, and the vouch
@@ -79,7 +78,7 @@ class SealedRequests(Inquiry):
 
     def __init__(self, timeout_seconds: float) -> None:
         """``timeout_seconds`` is how long a request may wait for its reply."""
-        self._timeout_ns = timeout_ns(timeout_seconds)
+        self._timeout_ns = nanoseconds(timeout_seconds)
         self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces
         self._turns: dict[int, _Turns] = {}
         self._silences: Ledger[tuple[str, str], _Silence] = Ledger(_Silence, 1000)

@@ -23,7 +23,7 @@ from dissectors.events import (
 )
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
-from zmtpsniff.analysis.defaults import REPLY_SECONDS, timeout_ns
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
@@ -38,6 +38,7 @@ from zmtpsniff.analysis.patterns.rulebook import Rulebook
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.native import core
 from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
+from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import is_due, later
 
 _SETTLE_NS = 1_000_000_000
@@ -86,7 +87,7 @@ class Patterns:
         self._conversations: dict[int, Conversation] = {}
         self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
         self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
-        self._rulebook = Rulebook(self._problems, self._room, timeout_ns(timeout_seconds))
+        self._rulebook = Rulebook(self._problems, self._room, nanoseconds(timeout_seconds))
         self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
         self._connections = ConnectionLog(self._problems)
         self._announced = BeaconPeers()

@@ -26,8 +26,8 @@ from zmtpsniff.analysis.statistics.rows import NAMES, ServiceSum
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
+from zmtpsniff.words.durations import NS
 
-_NS = 1_000_000_000
 _Some = TypeVar("_Some", bound=Record)
 
 
@@ -77,7 +77,7 @@ def report(
 
     width_ns, intervals = statistics.timeline.rows()
     for start_ns, count in intervals:
-        records.append(TimelineRow(start_ns, width_ns, count, round(count * _NS / width_ns, 3)))
+        records.append(TimelineRow(start_ns, width_ns, count, round(count * NS / width_ns, 3)))
 
     problems = sorted(
         statistics.problems.values(), key=lambda row: (SEVERITIES.index(row.severity), -row.count, row.code)

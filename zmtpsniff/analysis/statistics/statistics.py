@@ -31,12 +31,12 @@ from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 from zmtpsniff.native import core
+from zmtpsniff.words.durations import NS
 
 ROWS = 5000  # that are kept of each kind, at least; twice as many at most
 _SERVICES = 250  # each with its sketches
 _SKETCHES = 1000  # of open connections
 _FOLLOWED = 50_000  # subscriptions of open connections
-_NS = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -355,9 +355,9 @@ def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
 def _set_rates(row: ConnectionRow) -> None:
     """Set the rate per second; None if nobody knows how long the connection took."""
     # A connection with no more than its greeting, and no end in the capture, has no rate.
-    if row.duration_ns <= (_NS if row.end == "timeout" else 0):
+    if row.duration_ns <= (NS if row.end == "timeout" else 0):
         return
-    seconds = row.duration_ns / _NS
+    seconds = row.duration_ns / NS
     row.messages_per_s = round((row.messages.client + row.messages.server) / seconds, 3)
     row.octets_per_s = round((row.octets.client + row.octets.server) / seconds, 3)
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 from zmtpsniff.spark.report.vantage import WORTH_KEEPING, views
 from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
+from zmtpsniff.words.durations import NS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_NS = 1_000_000_000
 
 
 def make_views(
@@ -95,7 +94,7 @@ def _days(table: str, since_ns: int | None, until_ns: int | None) -> tuple[str |
 
 
 def _day(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns // _NS, UTC).date().isoformat()
+    return datetime.fromtimestamp(time_ns // NS, UTC).date().isoformat()
 
 
 def parse_time(text: str) -> int:
@@ -110,4 +109,4 @@ def parse_time(text: str) -> int:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * _NS + since.microseconds * 1000
+    return (since.days * 86_400 + since.seconds) * NS + since.microseconds * 1000
