@@ -1,8 +1,10 @@
 """Lengths of time, in nanoseconds and in words."""
 
+from datetime import datetime
+
 import pytest
 
-from zmtpsniff.words.durations import about, brief, duration, nanoseconds
+from zmtpsniff.words.durations import about, brief, duration, nanoseconds, unix_ns
 
 MS = 1_000_000
 
@@ -32,3 +34,11 @@ def test_a_length_of_time(length_ns: int, exact: str, short: str, said: str) -> 
 @pytest.mark.parametrize(("seconds", "length_ns"), [(0.5, 500 * MS), (3, 3000 * MS), (float("inf"), 10**18)])
 def test_a_limit_may_be_infinite(seconds: float, length_ns: int) -> None:
     assert nanoseconds(seconds) == length_ns
+
+
+@pytest.mark.parametrize(
+    "text", ["1970-01-01T00:00:00+00:00", "2026-11-21T18:00:00.123456+01:00", "1969-12-31T23:59:59.5+00:00"]
+)
+def test_a_time_is_a_length_since_1970(text: str) -> None:
+    time = datetime.fromisoformat(text)
+    assert unix_ns(time) == round(time.timestamp() * 1_000_000) * 1000

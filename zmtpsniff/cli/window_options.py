@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import click
@@ -10,6 +10,7 @@ import click
 from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.shared_options import OptionGroup, Parsed
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.words.durations import unix_ns
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
@@ -72,8 +73,7 @@ def parse_time(text: str) -> int:
             time = time.astimezone() if time.tzinfo is None else time
     except ValueError:
         raise ValueError(f"{text!r} is no time, such as 03:10, 2026-11-21T03:10 or 2026-11-21T02:10Z") from None
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return unix_ns(time)
 
 
 window_options = OptionGroup(

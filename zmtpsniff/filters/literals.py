@@ -1,7 +1,7 @@
 """Turns the values written in a filter into values of the kind that they are compared with."""
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any, NamedTuple, NoReturn
@@ -11,6 +11,7 @@ from lark import Token
 from zmtpsniff.filters.filter_error import FilterError
 from zmtpsniff.filters.paths import Kind
 from zmtpsniff.filters.structures import NULL
+from zmtpsniff.words.durations import unix_ns
 
 _ESCAPE = re.compile(
     r'\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|([abfnrtv\\"\'])|(.?))', re.DOTALL
@@ -19,7 +20,6 @@ _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _NUMBER = re.compile(r"(?P<sign>[-+]?)(?P<digits>.*?)(?P<unit>ns|us|ms|s)?")
 _MOST_DIGITS = 40
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 KINDS: dict[Kind, str] = {
     "text": "a text",
@@ -162,11 +162,9 @@ def _time(token: Token, field: str) -> int | float | None:
     if token.type in ("STRING", "RAW"):
         try:
             moment = datetime.fromisoformat(string(token).decode("utf-8", "replace"))
-            moment = moment.astimezone()
+            return unix_ns(moment.astimezone())
         except (ValueError, OverflowError, OSError):
             fail(token, f'{field} is a time, written as "2026-11-21 18:00:00.5" or in seconds since 1970')
-        since = moment - _EPOCH
-        return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
     parsed = _decimal(token)
     if parsed is None:
         return None

@@ -1,16 +1,23 @@
 """Lengths of time, in nanoseconds and in words."""
 
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 NS = 1_000_000_000  # nanoseconds of a second
 _UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 _REMEMBERED = 4096  # lengths: many are the same, or are told twice
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_SECONDS = 1e9  # 30 years, and still an integer of nanoseconds in 64 bits
 
 
 def nanoseconds(seconds: float) -> int:
     """A limit of seconds in nanoseconds; ``seconds`` may be infinite."""
     return int(min(seconds, _LONGEST_SECONDS) * NS)
+
+
+def unix_ns(time: datetime) -> int:
+    """Nanoseconds from the Unix epoch to a time that has a zone."""
+    return (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def duration(length_ns: int) -> str:

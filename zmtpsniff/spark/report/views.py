@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from zmtpsniff.spark.report.vantage import WORTH_KEEPING, views
 from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
-from zmtpsniff.words.durations import NS
+from zmtpsniff.words.durations import NS, unix_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,5 +108,4 @@ def parse_time(text: str) -> int:
         raise ValueError(f"{text!r} is no time, such as 2026-11-21 or 2026-11-21T14:00:00+01:00") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    since = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * NS + since.microseconds * 1000
+    return unix_ns(time)
