@@ -41,6 +41,7 @@ ALLOWED = {
         "dissectors.batches",
         "dissectors.events",
         "dissectors.problems",
+        "dissectors.zmtp.wire",
     },
     "zmtpsniff/analysis/statistics": {
         "zmtpsniff.analysis.statistics",

@@ -739,7 +739,7 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert reference.MOST_SHORT < reassembly.RECENT_OCTETS
     assert reference.SIGNATURE == wire.SIGNATURE_SIZE
     assert pending.MOST_IN_COLUMNS < reference.MOST_WAITING
-    assert (reference.LONGEST_IDENTITY, reference.OWN_IDENTITY) == (proxies.LONGEST_IDENTITY, proxies.OWN_IDENTITY)
+    assert (reference.LONGEST_IDENTITY, reference.OWN_IDENTITY) == (wire.IDENTITY_LIMIT, proxies.OWN_IDENTITY)
     assert (reference.MOST_PENDING, reference.SLOWEST) == (exchanges.PENDING, exchanges.SLOWEST)
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
     ports = encapsulation.VXLAN_PORT, encapsulation.OLD_VXLAN_PORT, encapsulation.GENEVE_PORT

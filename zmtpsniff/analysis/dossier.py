@@ -31,12 +31,12 @@ from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
 from dissectors.payloads.majordomo import CLIENTS, WORKERS, command_of
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
+from dissectors.zmtp.upgrade import PROTOCOL as ZWS
+from dissectors.zmtp.wire import IDENTITY_LIMIT
 
 _MOST = 50_000  # flows at a time
-_LONGEST_IDENTITY = 255
 _OWN_ID = 5  # octets of an id that a ROUTER makes: a zero (jszmq: a one) and a counter of four
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_ZWS = "ZWS2.0"
 _UUID_OCTETS, _UUID_TEXT = 16, 36
 WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
@@ -113,7 +113,7 @@ class Dossier(msgspec.Struct, eq=False):
 
     def see_version(self, event: Greeting) -> None:
         """Learn from a greeting whether the sides will announce their types."""
-        self.websocket = event.version == _ZWS
+        self.websocket = event.version == ZWS
         self.is_untyped = event.version in (None, "1.0") or (self.websocket and event.mechanism is None)
 
     def learn(self, event: Greeting | Command) -> bool:
@@ -129,7 +129,7 @@ class Dossier(msgspec.Struct, eq=False):
         # libzmq sends READY as soon as it has the greeting of the other side (23/ZMTP).
         if asked_ns is not None and isinstance(event, Command) and event.time_ns - asked_ns >= _FAR_NS:
             self.round_trip_ns[address] = event.time_ns - asked_ns
-        if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
+        if isinstance(identity, bytes) and 0 < len(identity) <= IDENTITY_LIMIT:
             self.identities[address] = identity
         if len(self.types) < 2:
             return False
@@ -221,7 +221,7 @@ def task_of(frames: Sequence[Octets], depth: int) -> bytes:
     if is_of_client(frames):
         return at_hand(frames[2]) if len(frames) > 2 else b""
     name = at_hand(frames[depth]) if len(frames) > depth + 1 else b""
-    return name if len(name) <= _LONGEST_IDENTITY else b""
+    return name if len(name) <= IDENTITY_LIMIT else b""
 
 
 def gives_work(frames: Sequence[Octets]) -> bool | None:

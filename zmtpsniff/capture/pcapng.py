@@ -18,6 +18,7 @@ from zmtpsniff.capture.pcapng_blocks import (
     INTERFACE,
     ISB_IFDROP,
     ISB_OSDROP,
+    LEAST_BLOCK,
     OLD_PACKET,
     SECRETS,
     SECTION_HEADER,
@@ -169,7 +170,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[B
                     break
                 section = _Section(order)
             kind, length = struct.unpack_from(section.order + "II", data, position)
-            if length < 12 or length % 4 or length > LARGEST_BLOCK:
+            if length < LEAST_BLOCK or length % 4 or length > LARGEST_BLOCK:
                 corrupt = f"a block that claims a length of {length} octets"
                 break
             stop = position + length

@@ -7,6 +7,7 @@ SIMPLE_PACKET = 3
 STATISTICS = 5
 ENHANCED_PACKET = 6
 SECRETS = 10  # section 4.7
+LEAST_BLOCK = 12  # octets: a kind, and the length twice
 
 END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
 IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2

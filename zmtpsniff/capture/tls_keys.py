@@ -4,13 +4,11 @@ import re
 import struct
 from collections.abc import Sequence
 
-from zmtpsniff.capture.pcapng_blocks import CURVE_KEYS
+from zmtpsniff.capture.pcapng_blocks import CURVE_KEYS, LEAST_BLOCK, SECRETS, SECTION_HEADER
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.errors import naming
 
-_SECTION, _SECRETS = 0x0A0D0D0A, 0x0000000A  # block types of pcapng
 _LITTLE = b"\x4d\x3c\x2b\x1a"
-_LEAST_BLOCK = 12
 # Preferences and tables of tshark that give it keys, beside the key log.
 _GIVES_KEYS = re.compile(r"(tls|ssl)\.|uat:(rsa_keys|ssl_keys)\b", re.IGNORECASE)
 
@@ -51,18 +49,18 @@ def brings_secrets(name: str) -> bool:
     order = "<"
     try:
         with open(name, "rb") as file:
-            if file.read(4) != _SECTION.to_bytes(4, "big"):
+            if file.read(4) != SECTION_HEADER.to_bytes(4, "big"):
                 return False
             file.seek(0)
-            while len(head := file.read(_LEAST_BLOCK)) == _LEAST_BLOCK:
+            while len(head := file.read(LEAST_BLOCK)) == LEAST_BLOCK:
                 if head.startswith(b"\x0a\x0d\x0d\x0a"):
                     order = "<" if head[8:12] == _LITTLE else ">"
                 kind, length, secrets_kind = struct.unpack(f"{order}III", head)
-                if kind == _SECRETS and secrets_kind != CURVE_KEYS:
+                if kind == SECRETS and secrets_kind != CURVE_KEYS:
                     return True
-                if length < _LEAST_BLOCK:
+                if length < LEAST_BLOCK:
                     return False
-                file.seek(length - _LEAST_BLOCK, 1)
+                file.seek(length - LEAST_BLOCK, 1)
     except OSError:  # told when it is read
         return False
     return False

@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from dissectors.address import host_of
 from zmtpsniff.net.addresses import GRE_KEY, LABEL, MOST_LABELS, VLAN, VNI, addresses, reverse, zone_name
 from zmtpsniff.net.encapsulation import (
     GENEVE_PORT,
@@ -189,7 +190,7 @@ class Networks:
         others = {self._network(other) for other in known} - {network} - self._zones
         if others and network not in self._zones:
             self._zones.add(network)
-            text = addresses(key)[0].text.rpartition(":")[0]
+            text = host_of(addresses(key)[0].text)
             self._example = self._example or (text, min(others), network)
         known[labels] = None
 

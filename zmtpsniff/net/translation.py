@@ -18,7 +18,7 @@ from itertools import takewhile
 
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow import Flow
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import were
 
 _WITHIN_NS = 100_000_000  # a router, or the kernel, passes a SYN on much sooner
 _LEAST_NUMBER = 1 << 16
@@ -78,7 +78,6 @@ class TranslationLog:
         """The problem to tell at the end of the capture."""
         if self._example is None:
             return []
-        was = "was" if self._count == 1 else "were"
         one, other = self._example
-        detail = f"{plural(self._count, 'connection')} {was} captured before and after NAT: {one} is {other}"
+        detail = f"{were(self._count, 'connection')} captured before and after NAT: {one} is {other}"
         return [("addresses-translated", detail)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from dissectors.batches import MessageBatch
 from dissectors.events import Command, Message, Octets
+from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
 from zmtpsniff.render.body import body_lines
 from zmtpsniff.render.fit import columns
@@ -21,7 +22,7 @@ _IDENTITY = "  identity"
 _KEPT = 1024  # titles and labels
 
 # Socket types whose messages carry an envelope that ends in an empty frame.
-_WITH_ENVELOPE = {"REQ", "REP", "DEALER", "ROUTER", None}
+_WITH_ENVELOPE = REQUEST_REPLY | {None}
 
 _RADIO = ("group", "body ")  # what RADIO sends is no list of frames (48/RADIO-DISH)
 

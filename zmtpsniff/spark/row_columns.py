@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissectors.address import port_of
 from dissectors.events import (
     Cut,
     Hidden,
@@ -143,7 +144,7 @@ def address_columns(name: str, addresses: Sequence[str | None]) -> dict[str, Any
 def _port(address: str | None) -> int | None:
     if address is None or address.startswith(_PORTLESS):
         return None
-    return int(address.rpartition(":")[2])
+    return port_of(address)
 
 
 def integer_column(values: "array[int]") -> pa.Array:

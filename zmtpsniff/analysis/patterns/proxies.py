@@ -11,13 +11,12 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from dissectors.events import Message, Octets, Place
+from dissectors.zmtp.wire import IDENTITY_LIMIT
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.patterns.alike import Alike
 
 _REMEMBERED = 4096  # messages on their way, and identities
 _ALIKE = 64  # messages from one peer to remember that have the same frames
-LONGEST_IDENTITY = 255
-"""Octets of an identity, at most."""
 OWN_IDENTITY = 5
 """Octets of an identity that libzmq makes: a zero and a counter of four."""
 
@@ -69,7 +68,7 @@ class Proxies:
     def is_relayed(self, frames: Sequence[Octets]) -> bool:
         """Whether a ROUTER put the first of these frames in front of the others."""
         identity = frames[0]
-        if len(frames) == 1 or not isinstance(identity, bytes) or not 0 < len(identity) <= LONGEST_IDENTITY:
+        if len(frames) == 1 or not isinstance(identity, bytes) or not 0 < len(identity) <= IDENTITY_LIMIT:
             return False
         return (len(identity) == OWN_IDENTITY and identity[0] == 0) or identity in self._announced
 

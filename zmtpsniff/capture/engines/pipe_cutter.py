@@ -6,9 +6,7 @@ from typing import Any
 
 from zmtpsniff.capture import pcap, pcapng
 from zmtpsniff.capture.engines.engine import Piece
-
-_ENHANCED_PACKET = 6
-_LEAST_BLOCK = 12
+from zmtpsniff.capture.pcapng_blocks import ENHANCED_PACKET, LEAST_BLOCK
 
 
 class Cutter:
@@ -54,13 +52,13 @@ class Cutter:
         end = len(data)
         while position <= last:
             kind, length = unpack(data, position)
-            if length < _LEAST_BLOCK:  # no block: who reads it will say so
+            if length < LEAST_BLOCK:  # no block: who reads it will say so
                 return end, packets, True
             stop = position + length
             if stop > end:
                 break
             blocks += 1
-            if kind == _ENHANCED_PACKET:
+            if kind == ENHANCED_PACKET:
                 packets += 1
             position = stop
         return position, packets, blocks > packets
