@@ -436,3 +436,4 @@ class Capture(Event, tag="capture"):
 
 
 AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture
+EVENT_TYPES: tuple[type[AnyEvent], ...] = get_args(AnyEvent)

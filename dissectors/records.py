@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable
 from functools import cache
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -106,6 +106,11 @@ def with_fields(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
 def _plain(hint: Any) -> Any:
     """A type as annotated, without the meaning."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+
+
+def is_record(hint: Any) -> TypeGuard[type[msgspec.Struct]]:
+    """Whether a type is a struct with fields of its own."""
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 import msgspec
 from msgspec.msgpack import Ext
 
-from dissectors.events import AnyEvent, Cut, Hidden, Octets
+from dissectors.events import EVENT_TYPES, AnyEvent, Cut, Hidden, Octets
 
 FORMAT = 13
 
@@ -42,7 +42,7 @@ LATER: Any = None
 _CUT, _HIDDEN, _NUMBER = 1, 2, 3  # types of what is not plain octets, nor a number of 63 bits
 _MOST_BITS = 63
 _AS_THEY_ARE = frozenset({NoneType, bool, str, bytes, float})  # most values
-_EVENTS = {kind.__struct_config__.tag: kind for kind in get_args(AnyEvent)}
+_EVENTS = {kind.__struct_config__.tag: kind for kind in EVENT_TYPES}
 
 
 class SnapshotError(ValueError):

@@ -4,14 +4,13 @@ Run it after changing options, records, filter fields or rules of policies; a te
 """
 
 import sys
-import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from dissectors.events import AnyEvent
+from dissectors.events import EVENT_TYPES
 from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from dissectors.records import record_fields, summary
@@ -189,7 +188,7 @@ def records_page() -> str:
         "any time.",
         "",
     ]
-    for event in typing.get_args(AnyEvent):
+    for event in EVENT_TYPES:
         tag = str(event.__struct_config__.tag)
         required = {field.name for field in record_fields(event) if field.required} | {"type"}
         lines += [f"## {tag}", "", _cell(summary(event)), ""]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import (
-    AnyEvent,
+    EVENT_TYPES,
     Body,
     Capture,
     Command,
@@ -25,7 +25,6 @@ from dissectors.records import record_fields
 from zmtpsniff.render.json_schema import json_schema
 from zmtpsniff.render.jsonl import JsonlRenderer
 
-EVENT_TYPES: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 PLACE = (1_700_000_000_123_456_789, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 

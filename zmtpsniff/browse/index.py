@@ -8,11 +8,11 @@ columns there. One thread adds records while others look.
 from array import array
 from bisect import bisect
 from collections.abc import Iterator, Sequence
-from typing import get_args
 
 from dissectors.address import port_of
 from dissectors.batches import MessageBatch
 from dissectors.events import (
+    EVENT_TYPES,
     AnyEvent,
     Command,
     Connection,
@@ -26,8 +26,7 @@ from zmtpsniff.browse.blocks import BlockFile
 
 ROWS = 256  # of a block, at least
 
-_KINDS: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
-_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+_CODES = {kind: code for code, kind in enumerate(EVENT_TYPES)}
 _MESSAGE, _PROBLEM = _CODES[Message], _CODES[Problem]
 _TALKS = 100_000  # flows whose sides are remembered; later ones have records, but no line among conversations
 _LARGEST = 0xFFFFFFFF  # packet that the index can hold

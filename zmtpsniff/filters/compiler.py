@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from lark import Token, Tree
 
-from dissectors.events import Event, Message
+from dissectors.events import EVENT_TYPES, Event, Message
 from zmtpsniff.filters import structures, values
 from zmtpsniff.filters.comparison_source import Quantifier, Relation, among, presence, search, with_constant, with_value
 from zmtpsniff.filters.filter_error import FilterError
@@ -19,7 +19,7 @@ from zmtpsniff.filters.filter_fields import choices
 from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.grammar import parse
 from zmtpsniff.filters.literals import KINDS, Range, convert, fail, pattern
-from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
+from zmtpsniff.filters.operands import Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
 
 _NEAR = 0.7  # of difflib's ratio, from which on a text is most likely a mistake
@@ -78,7 +78,7 @@ class _Compiler:
         kind = tree.data
         if kind in ("either", "both", "odd", "negation"):
             parts = [self._walk(child, depth + 1) for child in tree.children]
-            return {record: _JOINED[kind]([part[record] for part in parts]) for record in RECORDS}
+            return {record: _JOINED[kind]([part[record] for part in parts]) for record in EVENT_TYPES}
         leaf = {
             "comparison": self._comparison,
             "membership": self._membership,
@@ -106,7 +106,7 @@ class _Compiler:
             self._pair(quantifier, left, relation, right, depth)
             for left, relation, right in zip(chain[::2], chain[1::2], chain[2::2], strict=False)
         ]
-        return {record: _and([pair[record] for pair in pairs]) for record in RECORDS}
+        return {record: _and([pair[record] for pair in pairs]) for record in EVENT_TYPES}
 
     def _pair(self, quantifier: Any, left: Any, written: Any, right: Any, depth: int) -> _Code:
         """One comparison: a field with a value, a value with a field, or a field with another."""
@@ -238,7 +238,7 @@ class _Compiler:
         """The expressions for the types of record that have the field. Those without an event are evaluated now."""
         chosen = field.values if records is None else records
         made: _Code = {}
-        for record in RECORDS:
+        for record in EVENT_TYPES:
             expression = code(record) if record in chosen else "False"
             if not re.search(r"\be\b", expression) and expression not in ("True", "False"):
                 expression = str(self._source.now(expression))

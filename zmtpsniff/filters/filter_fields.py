@@ -11,16 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import AnyEvent, Event
+from dissectors.events import EVENT_TYPES, Event
 from dissectors.payloads import PayloadDissector, fields_of
 from dissectors.problems import PROBLEMS
-from dissectors.records import joint_meaning, record_fields, without_none
+from dissectors.records import is_record, joint_meaning, record_fields, without_none
 from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
 from zmtpsniff.filters.function_source import SourceCode
-from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
-
-_RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
+from zmtpsniff.filters.paths import PARTS, is_octets, kind_of
 
 
 class FieldInfo(NamedTuple):
@@ -60,7 +58,7 @@ def fields_of_event(event: type[Event]) -> list[FieldInfo]:
 def list_fields() -> tuple[FieldInfo, ...]:
     """All fields: those of the records first, in their order, then Wireshark's."""
     found: dict[str, list[FieldInfo]] = {}
-    for event in _RECORDS:
+    for event in EVENT_TYPES:
         for info in fields_of_event(event):
             found.setdefault(info.name, []).append(info)
     derived = list(_derived())
@@ -97,11 +95,11 @@ def names() -> frozenset[str]:
 def choices(name: str) -> tuple[str, ...]:
     """All values of a field, if they are few, as those of ``type``; empty if it may have any value."""
     if name == "type":
-        return tuple(str(record.__struct_config__.tag) for record in _RECORDS)
+        return tuple(str(record.__struct_config__.tag) for record in EVENT_TYPES)
     if name in _CHOICES:
         return _CHOICES[name]
     found: dict[str, None] = {}
-    for record in _RECORDS:
+    for record in EVENT_TYPES:
         for each in record_fields(record):
             if each.name == name:
                 hints = [hint for hint in (each.type, *typing.get_args(each.type)) if hint is not NoneType]
@@ -146,5 +144,5 @@ def _alias(name: str, alias: Alias, listed: dict[str, FieldInfo]) -> FieldInfo:
 
 def _derived() -> Iterator[FieldInfo]:
     for name, derived in DERIVED.items():
-        records = [event.__struct_config__.tag for event in _RECORDS if derived.make(event, SourceCode({})) is not None]
+        records = [kind.__struct_config__.tag for kind in EVENT_TYPES if derived.make(kind, SourceCode({})) is not None]
         yield FieldInfo(name, derived.kind, tuple(map(str, records)), derived.meaning)

@@ -1,21 +1,18 @@
 """Fields and functions of fields, for every type of record."""
 
 import difflib
-import typing
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lark import Token, Tree
 
-from dissectors.events import AnyEvent, Event
+from dissectors.events import EVENT_TYPES, Event
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, MISSING
 from zmtpsniff.filters.comparison_source import whole
 from zmtpsniff.filters.filter_fields import names
 from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.literals import KINDS, fail, string
 from zmtpsniff.filters.paths import Step, Value, lifted, parse_subscript, structure, walk
-
-RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 
 _MOST_STEPS = 8
 
@@ -44,7 +41,7 @@ def field(tree: Tree[Token], source: SourceCode) -> Field:
     text = "".join(str(child) for child in tree.children)
     values: dict[type[Event], Value] = {}
     reason = ""
-    for record in RECORDS:
+    for record in EVENT_TYPES:
         found = _resolve(record, steps, source)
         if isinstance(found, Value):
             values[record] = found
@@ -63,7 +60,7 @@ def _unknown(first: Token, tree: Tree[Token]) -> str:
         name += str(child) if child.type == "PART" else ""
     if name in MISSING:
         return f'there is no field "{name}" here: {MISSING[name]}'
-    if name in (record.__struct_config__.tag for record in RECORDS):
+    if name in (record.__struct_config__.tag for record in EVENT_TYPES):
         return f'there is no field "{name}"; did you mean type == "{name}"?'
     near = difflib.get_close_matches(name, names(), 1, 0.6) or difflib.get_close_matches(name.lower(), names(), 1, 0.6)
     advice = f'; did you mean "{near[0]}"?' if near else "; zmtpsniff fields lists all"

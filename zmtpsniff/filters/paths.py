@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from dissectors.events import Payload
-from dissectors.records import RecordField, record_fields, without_none
+from dissectors.records import RecordField, is_record, record_fields, without_none
 from zmtpsniff.filters.filter_error import FilterError
 from zmtpsniff.filters.function_source import SourceCode
 
@@ -78,11 +78,6 @@ def fields_of(struct: type[msgspec.Struct]) -> dict[str, RecordField]:
 def is_octets(hint: Any) -> bool:
     """Whether a type is that of octets."""
     return bytes in typing.get_args(hint) and typing.get_origin(hint) not in (list, dict)
-
-
-def is_record(hint: Any) -> bool:
-    """Whether a type is a struct with fields of its own."""
-    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def kind_of(hint: Any) -> Kind:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from dissectors.events import Event, Message, Octets, Payload, at_hand
-from dissectors.records import record_fields, without_none
+from dissectors.records import is_record, record_fields, without_none
 from zmtpsniff.errors import Error
 from zmtpsniff.render.json_form import JsonForm, octets_object
 from zmtpsniff.render.payload import frames_to_show
@@ -106,6 +106,6 @@ def _arrow_type(hint: Any) -> "pa.DataType":
         return pa.list_(_arrow_type(typing.get_args(hint)[0]))
     if typing.get_origin(hint) is dict:
         return pa.map_(pa.string(), _arrow_type(typing.get_args(hint)[1]))
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint is not Payload:
+    if is_record(hint) and hint is not Payload:
         return pa.struct([(field.name, _arrow_type(field.type)) for field in record_fields(hint)])
     return pa.string()

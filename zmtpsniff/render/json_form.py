@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from dissectors.events import Octets, Payload
-from dissectors.records import record_fields, without_none
+from dissectors.records import is_record, record_fields, without_none
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.words.text import as_text, at_hand
 
@@ -133,22 +133,18 @@ class JsonForm:
             return self._octets
         if kind == dict[str, Octets]:
             return self._properties
-        return self.record if _is_struct(kind) and kind is not Payload else self.value
+        return self.record if is_record(kind) and kind is not Payload else self.value
 
 
 def _is_plain(hint: Any) -> bool:
     """Whether msgspec encodes all values of a type in the form that records have."""
     if get_origin(hint) is Literal or hint in _PLAIN:
         return True
-    if _is_struct(hint):
+    if is_record(hint):
         fields = record_fields(hint)
         return len(fields) == len(hint.__struct_fields__) and all(_is_plain(field.type) for field in fields)
     members = get_args(hint)
     return bool(members) and all(map(_is_plain, members))
-
-
-def _is_struct(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def _without_none(value: Any) -> Any:

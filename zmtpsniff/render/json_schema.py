@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dissectors.events import AnyEvent, Payload
-from dissectors.records import meaning, record_fields, summary
+from dissectors.records import is_record, meaning, record_fields, summary
 from zmtpsniff.render.json_form import OCTETS
 
 # The version of the records, with those of statistics. docs/reference/records.md says what raises which number.
@@ -113,7 +113,7 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
 def _type_as_written(kind: Any, made: dict[type, type]) -> Any:
     if kind in OCTETS:
         return _OctetsObject
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+    if is_record(kind):
         return _as_written(kind, made)
     arguments = typing.get_args(kind)
     origin = typing.get_origin(kind)
