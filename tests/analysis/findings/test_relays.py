@@ -29,7 +29,7 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
-from zmtpsniff.net.witness import Attempt, Stall
+from zmtpsniff.net.witness import Attempt, Cause, Stall
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is
@@ -273,7 +273,30 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
     diagnosis.stall(Stall(2, "10.0.2.1:40000", "10.0.1.1:5556", "window", 0, scene.now_ns, 1, 3, True))
     diagnosis.take([*scene.events, OVER])
     (found,) = (one for one in diagnosis.findings() if one.code == "replies-slow")
-    assert (found.severity, found.known.endswith("; the next one had no room")) == ("note", True)
+    assert (found.severity, found.known.endswith("; the next one took nothing then")) == ("note", True)
+
+
+@pytest.mark.parametrize(
+    ("cause", "until_ms", "severity"),
+    [("window", 10_000, "note"), ("unacknowledged", 10_000, "note"), ("window", 10, "error"), (None, 0, "error")],
+)
+def test_a_worker_whose_sink_takes_nothing_waits_for_it(cause: Cause | None, until_ms: int, severity: str) -> None:
+    """What the worker sends waits at its own host. A sink that had no room at an earlier time explains nothing."""
+    scene = Scene()
+    worker, sink = "10.0.1.1:40001", "10.0.2.1:6666"
+    scene.connect(1, "10.0.1.1:40000", "10.0.0.1:5555", types=("PULL", "PUSH"))
+    scene.connect(2, worker, sink, types=("PUSH", "PULL"))
+    for number in range(80):
+        scene.say(1, b"job-%04d" % number, by_server=True, after_ms=50)
+        if number < 40:
+            scene.say(2, b"job-%04d is done" % number)
+    diagnosis = Diagnosis()
+    if cause is not None:
+        diagnosis.stall(Stall(2, sink, worker, cause, 0, until_ms * 1_000_000, 1, 3, False))
+    diagnosis.take([*scene.events, OVER])
+    (found,) = (one for one in diagnosis.findings() if one.code == "not-passed-on")
+    assert (found.severity, found.endpoints[0]) == (severity, "10.0.1.1:40000")
+    assert found.summary.endswith(f": {sink} took nothing from it") is (severity == "note")
 
 
 @pytest.mark.parametrize("leaves", [True, False])

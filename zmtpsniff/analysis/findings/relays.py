@@ -122,7 +122,8 @@ class Relays(Inquiry):
         self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
         # Likewise, when the peer last connected; also by a socket and a type of peers, "" for any type.
         self._met: Ledger[tuple[str, str], int] = Ledger(int)
-        self._waited: Ledger[tuple[str, str], None] = Ledger()  # pairs of a sender and a receiver that had no room
+        # By a sender and a receiver that took nothing for a while: until when.
+        self._waited: Ledger[tuple[str, str], int] = Ledger(int)
         self._unreached: Ledger[str, int] = Ledger(int)  # by socket: since when it acknowledges nothing any more
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled last
         # Likewise: the last times when a topic was cancelled, or a subscriber left.
@@ -206,9 +207,9 @@ class Relays(Inquiry):
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent, or is not there any more."""
-        if stall.cause == "window":
-            self._waited.at((stall.sender, stall.receiver))
-        elif stall.cause == "unacknowledged" and not stall.is_open:
+        if stall.cause != "unheard":
+            self._waited[stall.sender, stall.receiver] = stall.until_ns
+        if stall.cause == "unacknowledged" and not stall.is_open:
             self._unreached[stall.receiver] = stall.since_ns
 
     def pause(self, pause: Pause) -> None:
@@ -476,7 +477,7 @@ class Relays(Inquiry):
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
-            known += "; the next one had no room"
+            known += "; the next one took nothing then"
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
@@ -619,6 +620,10 @@ class Relays(Inquiry):
         if asked and kind == "request":
             severity = "note"
             words += f": it waits for {listed(asked)}"
+        full = [peer for mine, peer in place.asks if self._waited.get((mine, peer), 0) > begun_ns]
+        if full and len(full) == len(place.asks):
+            severity = "note"
+            words += f": {listed(full)} took nothing from it"
         gone = self._gone_peers(place, begun_ns)
         waits = f"; {_wait(lost.waits)}" if kind == "request" else ""  # publishers and pushers wait for nobody
         if gone and all((mine, peer) in self._gone for peer, mine in gone.items()):
