@@ -7,6 +7,7 @@ checked.
 from collections.abc import Sequence
 
 from zmtpsniff.check.comparison import Compared, Percentile, Tolerance, compare_services
+from zmtpsniff.check.defaults import TOLD
 from zmtpsniff.check.difference import Aspect
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.services import Services
@@ -15,7 +16,6 @@ from zmtpsniff.words.counts import plural
 _LEAST_ANSWERS = 10  # with fewer the longest latency is chance, and comparing says nothing
 _LEAST_NS = 10_000_000  # a latency that is longer by less differs so from one run to the next
 _OFTEN = 3
-_TOLD = 3
 
 
 def compare(old: Services, new: Services, tolerance: float, shown: int) -> list[Outcome]:
@@ -53,5 +53,5 @@ def _outcome(rule: Rule, every: Sequence[Compared], shown: int) -> Outcome:
         return Outcome(rule, False, f"{plural(len(worse), 'thing')} worse", offences, len(worse) - len(offences))
     unknown = list(dict.fromkeys(one.unknown for one in every if one.unknown))
     if unknown:
-        return not_checked(rule, "; ".join(unknown[:_TOLD]))
+        return not_checked(rule, "; ".join(unknown[:TOLD]))
     return Outcome(rule, True, f"nothing worse, of {plural(len(every), 'thing')} compared")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.check.defaults import TOPIC_OCTETS
 from zmtpsniff.check.difference import Aspect, Change, ComparisonSum, Difference, Effect
 from zmtpsniff.check.endpoints import ClientCount, topic_gone, topics_unknown
 from zmtpsniff.check.globs import literal
@@ -24,7 +25,6 @@ from zmtpsniff.words.text import escape, quote
 LEAST_MESSAGES = 20
 _STRENGTHS = {"NULL": 0, "PLAIN": 1}  # of mechanisms; all others encrypt
 _ENCRYPTED = 2
-_SHOWN_OCTETS = 64
 
 
 class Tolerance(NamedTuple):
@@ -388,11 +388,11 @@ def _topics(pair: _Pair) -> Iterator[Compared]:
             come, unknown = [], unknown or blind
         found = [
             pair.difference(kind, "worse", topic_gone(kind, text, pair.new.address), change="gone",
-                            subject=quote(topic, _SHOWN_OCTETS), before=was.counts[topic])
+                            subject=quote(topic, TOPIC_OCTETS), before=was.counts[topic])
             for topic, text in ({} if unknown else missing).items()
         ]  # fmt: skip
         for topic in come:
-            shown = quote(topic, _SHOWN_OCTETS)
+            shown = quote(topic, TOPIC_OCTETS)
             words = f"{shown} is {verb} at {pair.new.address}, and was not before"
             found.append(pair.difference(kind, "neutral", words, change="new", subject=shown,
                                          after=now.counts[topic]))  # fmt: skip

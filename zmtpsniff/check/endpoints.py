@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from dissectors.events import Connection, Side
+from zmtpsniff.check.defaults import TOPIC_OCTETS
 from zmtpsniff.check.globs import AddressPattern, Glob, any_matches
 from zmtpsniff.check.services import NO_MECHANISM, VERBS, ServiceProfile, Services, TopicCounter, TopicKind, Values
 from zmtpsniff.words.counts import plural
@@ -17,7 +18,6 @@ from zmtpsniff.words.text import quote
 Agreed = Literal["mechanism", "version", "socket_type", "client_socket_type"]
 Limits = tuple[tuple[str, int, int], ...]
 """Percentiles of latencies, such as ("p99", 99, nanoseconds); 100 percent is the longest."""
-_SHOWN_OCTETS = 64
 
 
 class Complaint(NamedTuple):
@@ -165,7 +165,7 @@ class AllowedTopics(NamedTuple):
         others = sorted(topic for topic in counter.counts if not any_matches(self.topics, topic))
         verb = VERBS[self.kind]
         complaints = [
-            Complaint(f"{quote(topic, _SHOWN_OCTETS)} is {verb} at {service.address}, and was not before")
+            Complaint(f"{quote(topic, TOPIC_OCTETS)} is {verb} at {service.address}, and was not before")
             for topic in others
         ]
         found = f"{plural(len(counter.counts), 'topic')} {verb} at {service.address}, all of them known"
@@ -316,7 +316,7 @@ def _unreadable(service: ServiceProfile) -> str:
 
 def topic_gone(kind: TopicKind, topic: str, address: str) -> str:
     """The words for a topic that is not there any more; ``topic`` is its pattern."""
-    shown = quote(topic.encode("utf-8", "surrogateescape"), _SHOWN_OCTETS)
+    shown = quote(topic.encode("utf-8", "surrogateescape"), TOPIC_OCTETS)
     return f"{shown} was {VERBS[kind]} at {address}, and is not any more"
 
 

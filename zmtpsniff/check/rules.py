@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.check.defaults import SHOWN
+from zmtpsniff.check.defaults import SHOWN, TOLD
 from zmtpsniff.check.endpoints import Complaint, limits_of
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.sequences import Sequences
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # Records come nearly in the order of their times. So long after a second, no more records of it come.
 _LATE_SECONDS = 300
-_TOLD = 3  # of the faults of services: the first ones in words
 
 
 class Check:
@@ -381,12 +380,12 @@ class _AtEndpoint(Trial):
             for complaint in complaints:
                 if complaint.connection is not None:
                     self.note(complaint.connection)
-            more = len(complaints) - _TOLD
-            words = "; ".join(complaint.text for complaint in complaints[:_TOLD])
+            more = len(complaints) - TOLD
+            words = "; ".join(complaint.text for complaint in complaints[:TOLD])
             return self.outcome(False, f"{words}; and {more:,} more" if more > 0 else words)
         unknown = [each.unknown for each in judgements if each.unknown]
         if unknown:
-            return not_checked(self.rule, "; ".join(unknown[:_TOLD]))
+            return not_checked(self.rule, "; ".join(unknown[:TOLD]))
         found = [each.found for each in judgements]
         return self.outcome(True, found[0] if len(found) == 1 else plural(len(found), "service"))
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from zmtpsniff.filters.filter_fields import FieldInfo
     from zmtpsniff.render.color import Color
 
-_WIDE = 500  # columns where no terminal sets the limit: no line is broken
-
 
 @click.command(cls=CommandWithHelp, short_help="List filter fields.")
 @click.argument("word", required=False)
@@ -67,7 +65,7 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
     from rich.text import Text
 
     from zmtpsniff.filters.filter_fields import PART_MEANINGS
-    from zmtpsniff.render.console import drawn, plain_table
+    from zmtpsniff.render.console import drawn, plain_table, unbroken
 
     table = plain_table()
     for title in ("Field", "Type", "Meaning (records)"):
@@ -83,4 +81,4 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
             parts = "; ".join(f".{part}: {meaning}" for part, meaning in PART_MEANINGS.items())
             console.print(f"\nOctets have parts: {parts}.")
 
-    return drawn(stream, color, None if stream.isatty() else _WIDE, draw)
+    return drawn(stream, color, unbroken(stream), draw)

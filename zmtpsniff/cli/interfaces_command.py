@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.interfaces import Interface
     from zmtpsniff.render.color import Color
 
-_WIDE = 500  # columns where no terminal sets the limit: no line is broken
-
 
 @click.command(cls=CommandWithHelp, short_help="List interfaces to capture on.")
 @table_format
@@ -60,7 +58,7 @@ def _table(
 ) -> str:
     """A table as wide as the terminal at most, or as it wants to be where there is none."""
 
-    from zmtpsniff.render.console import drawn, plain_table
+    from zmtpsniff.render.console import drawn, plain_table, unbroken
 
     table = plain_table()
     titles = ["Interface", "State", "Addresses", "Kind", "MTU"]
@@ -79,7 +77,7 @@ def _table(
         if engines:
             console.print(f"\nYou may capture with: {', '.join(engines)}", soft_wrap=True)
 
-    return drawn(stream, color, None if stream.isatty() else _WIDE, draw)
+    return drawn(stream, color, unbroken(stream), draw)
 
 
 def _cells(each: "Interface") -> "dict[str, Text]":

@@ -6,7 +6,6 @@ states over to the next run.
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -26,7 +25,7 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.segment import ANSWERS, BEGINS, PASSES, PGM, SYN, UDP, Datagram, Segment, Step
+from zmtpsniff.net.segment import ANSWERS, BEGINS, PASSES, PGM, SYN, UDP, Datagram, Segment, Step, packet_of
 from zmtpsniff.net.witness import Acknowledge, Witness
 
 if TYPE_CHECKING:  # few runs need it
@@ -38,7 +37,6 @@ Begin = Callable[[int, str, Address, Address], None]
 Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
 """Events, and notices with their places among them."""
 
-_packet = itemgetter(1)  # of a segment
 _TELLING = {BEGINS, ANSWERS, UDP, PGM}  # kinds of steps and datagrams: acknowledgments before them are told first
 
 
@@ -117,11 +115,11 @@ class FlowEngine:
         begin, size = 0, len(segments)
         others: list[Any] = [*steps, *datagrams]
         if datagrams:
-            others.sort(key=_packet)
+            others.sort(key=packet_of)
         for other in others:  # each in its place among the segments
             packet, kind = other[1], other[2]
             if begin < size and segments[begin][1] < packet:
-                end = bisect(segments, packet, begin, key=_packet)
+                end = bisect(segments, packet, begin, key=packet_of)
                 self._take_segments(segments[begin:end], is_last=kind > PASSES)
                 begin = end
             if kind in _TELLING:

@@ -47,7 +47,6 @@ connection came whole, the table keeps a :class:`WholeFlow`, and makes the flow 
 """
 
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from msgspec import field
@@ -68,7 +67,7 @@ from zmtpsniff.net.reassembly import (
     WaitingSegment,
     distance,
 )
-from zmtpsniff.net.segment import ACK, FIN, Segment
+from zmtpsniff.net.segment import ACK, FIN, Segment, packet_of
 
 _PACKETS = 32  # so many packets of the flow pass before octets are presumed lost
 _LEAST_NS = 250_000_000  # and at least so much time
@@ -525,7 +524,7 @@ class Flow(Part):
         """Give up the segments that wait behind the end of a flow that is over: another connection sent them."""
         if not (self.client.waiting or self.server.waiting):
             return []
-        return sorted([*self.client.behind_end(), *self.server.behind_end()], key=itemgetter(1))
+        return sorted([*self.client.behind_end(), *self.server.behind_end()], key=packet_of)
 
     def finish(self, end: End) -> None:
         """No segment of this flow counts any more."""

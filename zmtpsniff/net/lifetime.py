@@ -18,21 +18,18 @@ another connection. The table of flows acts on what they return.
 """
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import NamedTuple
 
 from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import MODULO, WINDOW, distance
-from zmtpsniff.net.segment import ACK, RST, SYN, Segment
+from zmtpsniff.net.segment import ACK, RST, SYN, Segment, packet_of
 from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import SET_BACK_NS
 
 _FASTEST = 2  # octets a nanosecond: no network sends faster
 _LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
-
-in_capture_order = itemgetter(1)  # the packet number of a segment
 
 
 class SilenceLimits:
@@ -154,7 +151,7 @@ def succession(direction: FlowDirection, segment: Segment) -> Succession:
         segments = separate(other, isns[1], None, [seq])
     else:
         segments = separate(direction, isns[0], isns[1], [ack] if flags & ACK else [])
-    return Succession(sorted(syns, key=in_capture_order), segments)
+    return Succession(sorted(syns, key=packet_of), segments)
 
 
 def separate(direction: FlowDirection, isn: int, other_isn: int | None, numbers: Sequence[int] = ()) -> list[Segment]:
@@ -174,7 +171,7 @@ def separate(direction: FlowDirection, isn: int, other_isn: int | None, numbers:
     if other_isn is not None:
         segments += other.separate(other_isn)
     direction.flow.trust()
-    return sorted(segments, key=in_capture_order)
+    return sorted(segments, key=packet_of)
 
 
 def is_of_predecessor(before: FlowDirection, direction: FlowDirection, segment: Segment) -> bool:
@@ -272,4 +269,4 @@ def _judge_far(direction: FlowDirection, segment: Segment) -> FarSegment:
     pending = ((direction.pending, seq), (other.pending, ack))
     syns = [syn for syn, number in pending if syn is not None and abs(distance(number, syn[3])) <= WINDOW]
     held = [*direction.doubtful, segment, *other.doubtful, *syns]
-    return FarSegment(successor=sorted(held, key=in_capture_order))
+    return FarSegment(successor=sorted(held, key=packet_of))

@@ -1,5 +1,6 @@
 """The TCP segment and the datagram, as the header decoder gives them to the flows."""
 
+from operator import itemgetter
 from typing import Any
 
 Segment = tuple[int, int, bytes, int, int, int, bytes, int]
@@ -9,6 +10,7 @@ A plain tuple because one is made for every packet. ``key`` names the direction:
 (4 or 16 octets each), source port, destination port (2 octets each, network order). ``missing`` is the number of
 payload octets that were on the wire after ``payload`` but were not captured (snaplen).
 """
+packet_of = itemgetter(1)
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10  # RFC 9293, section 3.1
 CLOSED = 0x100  # among the flags, though it is none: the window is closed

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_NO_TERMINAL, _WIDE = 100, 500  # columns
+
 
 def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Console], None]") -> str:
     """The lines that ``draw`` prints for ``stream`` on a console of ``width`` columns; None for its terminal's."""
@@ -52,6 +54,11 @@ def terminal_width(stream: IO[Any]) -> int | None:
         return None
 
 
-def columns(stream: IO[Any], otherwise: int) -> int | None:
-    """The width of the terminal; ``otherwise`` if neither a terminal nor COLUMNS gives it."""
-    return None if stream.isatty() or os.environ.get("COLUMNS") else otherwise
+def columns(stream: IO[Any]) -> int | None:
+    """The width for statistics: None for the terminal's, a fixed one if neither a terminal nor COLUMNS gives it."""
+    return None if stream.isatty() or os.environ.get("COLUMNS") else _NO_TERMINAL
+
+
+def unbroken(stream: IO[Any]) -> int | None:
+    """The width for lists: None for the terminal's; where there is none, so much that no line is broken."""
+    return None if stream.isatty() else _WIDE

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from dissectors.events import Peer, Side
 
-_NO_TERMINAL = 100  # columns where no terminal says how many there are
 _BAR = 40
 _HEIGHT = 6
 _MARGIN = 9
@@ -72,7 +71,7 @@ def draw(
     def all_of_them(console: "Console") -> None:
         _Drawing(console, utc, make_signs(encoding), make_blocks(encoding)).all(records, findings)
 
-    stream.write(drawn(stream, color, width or columns(stream, _NO_TERMINAL), all_of_them))
+    stream.write(drawn(stream, color, width or columns(stream), all_of_them))
 
 
 class _Drawing:

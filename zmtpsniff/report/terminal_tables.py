@@ -11,7 +11,6 @@ from zmtpsniff.report.sections import Cell, headline, sections
 if TYPE_CHECKING:
     from rich.console import Console
 
-_NO_TERMINAL = 100  # columns where no terminal says how many there are
 _STYLES = {"Client": "cyan", "Server": "magenta", "Socket bound at": "magenta", "Replies, by server": "magenta"}
 _STYLES |= {"Topic": "green", "Subscription": "green", "Host": "cyan"}
 
@@ -23,7 +22,7 @@ def draw(results: Results, stream: IO[Any], color: Color = "auto", width: int | 
     def all_of_them(console: "Console") -> None:
         _draw(results, console, more)
 
-    stream.write(drawn(stream, color, width or columns(stream, _NO_TERMINAL), all_of_them))
+    stream.write(drawn(stream, color, width or columns(stream), all_of_them))
 
 
 def _draw(results: Results, console: "Console", more: str) -> None:

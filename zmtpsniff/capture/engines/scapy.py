@@ -17,6 +17,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.packet_ring import RETIRE_MS, PacketRing, block_of
+from zmtpsniff.capture.interfaces import ANY
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
 _WAIT_MS = 1000
 _BUSY_WAIT_MS = 100  # while an interface is down
 _STATISTICS_SECONDS = 0.5
-ANY = "any"
 
 
 class ScapyEngine(SourceState):
