@@ -89,7 +89,7 @@ def results(source: object) -> list[object]:
             renderer.write(events)
         statistics.take(events)
         diagnosis.take(events)
-    return [out.getvalue(), report(statistics, 100, "messages"), diagnosis.findings()]
+    return [out.getvalue(), report(statistics, 100), diagnosis.findings()]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
-from zmtpsniff.render.clock import Clock, Times
+from zmtpsniff.render.clock import Clock, Times, seconds
 from zmtpsniff.render.palette import STYLES
-from zmtpsniff.words.durations import NS
 from zmtpsniff.words.text import escape, hex_dump
 
 _WIDE = 120  # columns from which on there is room for whole addresses
@@ -46,7 +45,7 @@ class RecordClock:
         if self.times == "delta":
             start = time_of(self._index.event(selection.row(place - 1))) if place else None
         span = time_ns - (time_ns if start is None else start)
-        return event, f"{'-' if span < 0 else ''}{abs(span) // NS}.{abs(span) % NS // 1000:06d}".rjust(15)
+        return event, seconds(span).rjust(15)
 
     def whole(self, time_ns: int) -> str:
         """The date and the time of day."""

@@ -99,7 +99,7 @@ def stats(
     def write() -> None:
         findings = [] if diagnosis is None else diagnosis.findings()
         counted = () if diagnosis is None else (diagnosis.peers(), diagnosis.queues())
-        records = report(statistics, top, sort, *counted)
+        records = report(statistics, top, *counted)
         if output_format == "json":
             *rows, total = records
             write_structs(stream, [*rows, *findings, total])

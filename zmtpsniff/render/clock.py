@@ -68,9 +68,14 @@ class Stopwatch:
         span = time_ns - (time_ns if self._start is None else self._start)
         if self._start is None or self._since_last:
             self._start = time_ns
-        seconds, rest = divmod(abs(span), NS)
-        text = f"{'-' if span < 0 else ''}{seconds}.{rest:09d}"
-        return f"{text if self._digits == 9 else text[:-3]:>{self.columns}}"
+        return seconds(span, self._digits).rjust(self.columns)
+
+
+def seconds(span_ns: int, digits: int = 6) -> str:
+    """A length of time in seconds with 6 or 9 ``digits`` after the point, as in ``0.001250`` or ``-1.000000``."""
+    whole, rest = divmod(abs(span_ns), NS)
+    text = f"{'-' if span_ns < 0 else ''}{whole}.{rest:09d}"
+    return text if digits == 9 else text[:-3]
 
 
 def make_clock(times: Times, utc: bool, digits: int) -> Clock | Stopwatch:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import SEVERITIES, AnyEvent
-from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
@@ -17,7 +16,6 @@ from zmtpsniff.report.chosen_ways import ChosenWays
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (
     TIME_LINES,
-    ReportCut,
     ReportLatency,
     ReportPair,
     ReportPeer,
@@ -97,7 +95,7 @@ class CaptureReport:
     def _add_rows(self, results: Results) -> None:
         """Sockets, their peers, queues and replies are those of ``zmtpsniff stats``."""
         counted = (self._diagnosis.peers(), self._diagnosis.queues()) if self._keep is None else ()
-        for row in rows_of(self._statistics, self._top, SORT, *counted):
+        for row in rows_of(self._statistics, self._top, *counted):
             match row:
                 case SocketRow():
                     results.sockets.append(record_of(ReportSocket, row))
@@ -108,7 +106,7 @@ class CaptureReport:
                 case LatencyRow(pattern="request-reply"):
                     results.latencies.append(record_of(ReportLatency, row))
                 case CutRow() if row.of in _CUTS and row.pattern != "heartbeat":
-                    _tell_cut(results, _CUTS[row.of], row.at_least)
+                    results.cut(_CUTS[row.of], row.at_least)
 
     def _add_pairs(self, results: Results) -> None:
         pairs = self._overview.pairs
@@ -124,13 +122,13 @@ class CaptureReport:
             server = {"server_program": self._ways.program(key.server), "server_asks": self._ways.asks(key.server)}
             results.pairs.append(record_of(ReportPair, key, pair, start_ns=pair.start_ns or 0, **server))
         joined = len(pairs.rows) - len(rows)  # those of one program are one row
-        _tell_cut(results, ReportPair, pairs.at_least() - joined - len(results.pairs))
+        results.cut(ReportPair, pairs.at_least() - joined - len(results.pairs))
 
     def _add_topics(self, results: Results) -> None:
         topics = self._overview.topics
         ranked = sorted(topics.rows.items(), key=lambda item: -item[1].messages)
         results.topics = [record_of(ReportTopic, row, topic=topic) for topic, row in ranked[: self._top]]
-        _tell_cut(results, ReportTopic, topics.at_least() - len(results.topics))
+        results.cut(ReportTopic, topics.at_least() - len(results.topics))
         matched = self._overview.matched.rows
         found = []
         for topic, followed in self._statistics.topics.rows.items():
@@ -140,7 +138,7 @@ class CaptureReport:
                 found.append(record_of(ReportSubscription, followed, topic=topic, **volume))
         found.sort(key=lambda row: (-row.messages, -row.octets, -row.subscribers_most))
         results.subscriptions = found[: self._top]
-        _tell_cut(results, ReportSubscription, len(found) - len(results.subscriptions))
+        results.cut(ReportSubscription, len(found) - len(results.subscriptions))
 
     def _add_by_time(self, results: Results) -> None:
         overview = self._overview
@@ -178,7 +176,7 @@ class CaptureReport:
         ]
         found.sort(key=lambda row: (SEVERITIES.index(row.severity), -row.count, row.code, row.host or ""))
         results.problems = found[: self._top]
-        _tell_cut(results, ReportProblem, len(found) - len(results.problems))
+        results.cut(ReportProblem, len(found) - len(results.problems))
 
 
 _CUTS: dict[str, type[Record]] = {
@@ -187,8 +185,3 @@ _CUTS: dict[str, type[Record]] = {
     "stats-queue": ReportQueue,
     "stats-latency": ReportLatency,
 }
-
-
-def _tell_cut(results: Results, kind: type[Record], more: int) -> None:
-    if more > 0:
-        results.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))

@@ -308,6 +308,11 @@ class Results(msgspec.Struct):
                 if tag in more:
                     yield more[tag]
 
+    def cut(self, kind: type[Record], more: int) -> None:
+        """There are so many more rows of a kind than are told, at least."""
+        if more > 0:
+            self.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))
+
     def more(self, row: object) -> int:
         """How many more rows of the kind of ``row`` there are than are told, at least."""
         tag = row.__struct_config__.tag if isinstance(row, msgspec.Struct) else None

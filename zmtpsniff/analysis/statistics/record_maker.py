@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from dissectors.events import SEVERITIES
-from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
+from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
     Bar,
+    ConnectionRow,
     CutRow,
     LatencyRow,
     Pattern,
     PeerRow,
     PublicationRow,
     QueueRow,
-    Record,
     SocketRow,
     TimelineRow,
     TopicRow,
@@ -28,13 +28,12 @@ from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.words.durations import NS
 
-_Some = TypeVar("_Some", bound=Record)
+_Some = TypeVar("_Some", bound=AnyRecord)
 
 
 def report(
     statistics: Statistics,
     top: int = TOP_ROWS,
-    sort: str = SORT,
     peers: Sequence[PeerRow] = (),
     queues: Sequence[QueueRow] = (),
 ) -> list[AnyRecord]:
@@ -44,36 +43,27 @@ def report(
     """
     records: list[AnyRecord] = []
 
-    connections = statistics.connection_rows(top)
-    records += connections
-    _tell_cut(records, "stats-connection", statistics.connections - len(connections))
+    def tell(kind: type[_Some], rows: Iterable[_Some], count: int) -> None:
+        """Tell the first rows of a section, and how many more of ``count`` there are."""
+        first = _first(rows, kind, top, statistics.sort)
+        records.extend(first)
+        if count > len(first):
+            records.append(CutRow(str(kind.__struct_config__.tag), count - len(first)))
 
-    sockets = _first((_socket(name, row) for name, row in statistics.sockets.rows.items()), SocketRow, top, sort)
-    records += sockets
-    _tell_cut(records, "stats-socket", statistics.sockets.at_least() - len(sockets))
-
-    told = worth_telling(peers)
-    records += _first(told, PeerRow, top, sort)
-    _tell_cut(records, "stats-peer", len(told) - top)
-    records += _first(queues, QueueRow, top, sort)
-    _tell_cut(records, "stats-queue", len(queues) - top)
-
-    topics = _first(
-        (record_of(TopicRow, row, topic=topic) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort
-    )
-    records += topics
-    _tell_cut(records, "stats-topic", statistics.topics.at_least() - len(topics))
-
-    publications = _first(statistics.publications(), PublicationRow, top, sort)
-    records += publications
-    _tell_cut(records, "stats-publication", statistics.count_publications() - len(publications))
+    sockets, topics, told = statistics.sockets, statistics.topics, worth_telling(peers)
+    tell(ConnectionRow, statistics.connection_rows(top), statistics.connections)
+    tell(SocketRow, (_socket(name, row) for name, row in sockets.rows.items()), sockets.at_least())
+    tell(PeerRow, told, len(told))
+    tell(QueueRow, queues, len(queues))
+    tell(TopicRow, (record_of(TopicRow, row, topic=topic) for topic, row in topics.rows.items()), topics.at_least())
+    tell(PublicationRow, statistics.publications(), statistics.count_publications())
 
     everything = statistics.all_answers()
     services = statistics.services.rows
     requests = {name: row.requests for name, row in services.items() if row.requests.count}
     heartbeats = {name: row.heartbeats for name, row in services.items() if row.heartbeats.count}
-    _tell_latencies(records, "request-reply", everything.requests, requests, top, sort)
-    _tell_latencies(records, "heartbeat", everything.heartbeats, heartbeats, top, sort)
+    _tell_latencies(records, "request-reply", everything.requests, requests, top, statistics.sort)
+    _tell_latencies(records, "heartbeat", everything.heartbeats, heartbeats, top, statistics.sort)
 
     width_ns, intervals = statistics.timeline.rows()
     for start_ns, count in intervals:
@@ -90,11 +80,6 @@ def report(
 def _first(rows: Iterable[_Some], kind: type[_Some], top: int, sort: str) -> list[_Some]:
     largest_first, key = order(kind, sort)
     return sorted(rows, key=key, reverse=largest_first)[:top]
-
-
-def _tell_cut(records: list[AnyRecord], kind: str, more: int) -> None:
-    if more > 0:
-        records.append(CutRow(kind, more))
 
 
 def _socket(address: str, row: ServiceSum) -> SocketRow:

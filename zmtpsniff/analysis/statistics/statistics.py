@@ -83,7 +83,7 @@ class Statistics:
         self._rows: list[ConnectionRow] = []
         self._open: list[tuple[ConnectionRow, ServiceSum]] = []  # of the last batch, connections that are not over
         self._limit = rows
-        self._sort = sort
+        self.sort = sort
         self._flows: defaultdict[int, _Flow] = defaultdict(_Flow)
         self._requests: dict[int, Sketch] = {}  # of the flows that have one, the quickest way to it
         self._followed = 0
@@ -310,7 +310,7 @@ class Statistics:
 
     def connection_rows(self, number: int) -> list[ConnectionRow]:
         """The first connections that are over, in the order asked for."""
-        largest_first, key = order(ConnectionRow, self._sort)
+        largest_first, key = order(ConnectionRow, self.sort)
         return sorted(self._rows, key=key, reverse=largest_first)[:number]
 
     def publications(self) -> list[PublicationRow]:

@@ -13,7 +13,6 @@ from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.report.results import (
     TIME_LINES,
     ReportClock,
-    ReportCut,
     ReportDelay,
     ReportFile,
     ReportLatency,
@@ -93,8 +92,7 @@ class _Questions:
     def _first(self, kind: type[Record], query: str, order: str, **arguments: Any) -> list[Row]:
         """The first rows of a kind; how many more there are is noted."""
         rows, more = self._tables.first(query, order, self._top, **arguments)
-        if more:
-            self._results.cuts.append(ReportCut(str(kind.__struct_config__.tag), more))
+        self._results.cut(kind, more)
         return rows
 
     def _busiest(self) -> list[str]:
@@ -138,8 +136,10 @@ class _Questions:
             return
         sketches: dict[str | None, Sketch] = {}
         for row in self._tables.rows(queries.LATENCIES, services=ranked):
+            bucket, count = row["bucket"], row["count"]
+            zeros, buckets = (count, []) if bucket is None else (0, [(bucket, count)])
             sketch = sketches.setdefault(row["service"], Sketch())
-            sketch.join(_bucket(row))
+            sketch.add_all(count, zeros, row["min_ns"], row["max_ns"], buckets)
         self._results.latencies = [ReportLatency(service=name, **sketches[name].times()) for name in (None, *ranked)]
         services = ranked[:TIME_LINES]
         cells = self._tables.rows(queries.REPLIES_BY_TIME, services=services, interval=self._interval_ns)
@@ -203,17 +203,6 @@ def _total(row: Row) -> ReportTotal:
     firsts = [time for time in (row.pop("first_ns"), row["start_ns"]) if time is not None]
     lasts = [time for time in (row.pop("last_ns"), row["end_ns"]) if time is not None]
     return ReportTotal(**{**row, "start_ns": min(firsts, default=None), "end_ns": max(lasts, default=None)})
-
-
-def _bucket(row: Row) -> Sketch:
-    """A sketch of the values of one of its buckets."""
-    sketch = Sketch()
-    sketch.count, sketch.minimum, sketch.maximum = row["count"], row["min_ns"], row["max_ns"]
-    if row["bucket"] is None:
-        sketch.zeros = row["count"]
-    else:
-        sketch.buckets[row["bucket"]] = row["count"]
-    return sketch
 
 
 def _octets(topic: Row) -> Octets:
