@@ -42,6 +42,7 @@ class Late:
         """``lacks`` are the numbers of packets that it has not, from 1."""
         self.dropped = 0
         self.faults: list[Fault] = []
+        self.interruptions: list[tuple[int, int]] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._source = source

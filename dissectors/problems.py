@@ -115,6 +115,12 @@ PROBLEMS: dict[str, Kind] = {
         "you read the files of two hosts whose clocks differ.",
         about="capture",
     ),
+    "capture-interrupted": _note(
+        "Several captures were given, and all of them had ended for over a minute before the next one began.",
+        "Nothing: what was said in between is not known, so a request without a reply before that counts as one at the "
+        "end of a capture. If the files should follow each other, one of them is missing.",
+        about="capture",
+    ),
     "addresses-translated": _note(
         "The capture has connections before and after NAT changed their addresses, so that each packet is in it twice. "
         "`detail` says how many, and names one address and what it became.",

@@ -16,7 +16,6 @@ from dissectors.payloads import (
     request_fields,
     text,
 )
-from dissectors.zmtp.sockets import PUBLISHERS
 
 _DELIMITER = b"<IDS|MSG>"
 _IDENTITIES = 16  # frames in which the delimiter is looked for
@@ -123,7 +122,7 @@ def _decoded(part: Octets) -> Any:
 
 def _channel(message: Message, connection: PayloadConnection, kind: str) -> str:
     """The channel of a message. Published messages are iopub; the kind of a message tells the other channels apart."""
-    if connection.socket_types.get(message.src) in PUBLISHERS or connection.state.get("channel") == "iopub":
+    if connection.socket_types.get(message.src) in ("PUB", "XPUB") or connection.state.get("channel") == "iopub":
         connection.state["channel"] = "iopub"
     elif kind in _STDIN:
         connection.state["channel"] = "stdin"

@@ -36,7 +36,14 @@ _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] fo
 _PLACE = ("date", "series", "conn_id", "time", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server", "from_client", "body_hash")
 # Told of a run as a whole.
-_OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ", "addresses-translated", "perhaps-zmtp")
+_OF_A_RUN = (
+    "no-flows",
+    "capture-disorder",
+    "clocks-differ",
+    "addresses-translated",
+    "perhaps-zmtp",
+    "capture-interrupted",
+)
 # Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")

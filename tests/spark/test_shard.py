@@ -195,6 +195,21 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     assert len(read_tables(output)["captures"]) == len(files)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_captures_that_do_not_meet(tmp_path: Path, together: bool) -> None:
+    """As for ``read``, silence between them accuses nobody, in one run or two."""
+    packets = load(FIXTURES / "healthy" / "answers_in_any_order_brokered.pcap.gz")
+    (tmp_path / "in").mkdir()
+    first = save_pcapng(tmp_path / "in" / "0.pcapng", packets[: int(len(packets) * 0.564)])
+    hour_ns = load(first)[-1][0] - load(FIXTURES / "m31_ipv6.pcap")[0][0] + 3600 * 10**9
+    files = [first, later(FIXTURES / "m31_ipv6.pcap", hour_ns, tmp_path / "in" / "1.pcapng")]
+    for some in [files] if together else [files[:1], files[1:]]:
+        take(some, tmp_path / "out")
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
+    severities = {one["severity"] for one in read_tables(tmp_path / "out")["findings"] if one["code"] != "capture-late"}
+    assert "error" not in severities
+
+
 def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
     """Its rows stay, as do those of the others."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")

@@ -111,7 +111,7 @@ def joined(files: Sequence[list[Packet]]) -> list[Packet]:
     """The packets of files in the order in which they are read together."""
     if len(files) == 1:
         return files[0]
-    return [packet for batch in merged([iter([Block.of(file)]) for file in files]) for packet in batch]
+    return [packet for batch in merged([iter([Block.of(file)]) for file in files], []) for packet in batch]
 
 
 # ---------------------------------------------------------------------- sources and files

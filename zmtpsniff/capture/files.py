@@ -85,7 +85,7 @@ class Captures(SourceState):
         if self._window is not None:
             files = list(map(self._window.cut, files))
         try:
-            yield from files[0] if len(files) == 1 else merged(files)
+            yield from files[0] if len(files) == 1 else merged(files, self.interruptions)
         finally:
             self.close()
 

@@ -7,20 +7,28 @@ from dissectors.columns import ROW
 from zmtpsniff.capture.block import NOTHING, Block, Packet
 
 MERGED_BATCH = 4096  # packets
+APART_NS = 60_000_000_000
+"""Captures that follow each other without a pause as long as this belong together, such as the files of a ring."""
 
 Run = tuple[int, int]
 """Packets of one capture: its place among the captures, and how many they are."""
 
+Interruption = tuple[int, int]
+"""When nothing was captured: the time of the last packet before it, and of the first one behind it."""
 
-def merged(files: Sequence[Iterator[Block]]) -> Iterator[Block]:
+
+def merged(files: Sequence[Iterator[Block]], interruptions: list[Interruption]) -> Iterator[Block]:
     """Merge the packets of several captures by time; of two packets at the same time the earlier file's comes first.
 
-    Packets that are known to come next are yielded before any file is read on, since reading may wait.
+    Packets that are known to come next are yielded before any file is read on, since reading may wait. Where all
+    captures so far have ended for long before the next one begins, ``interruptions`` gets that before the next block.
     """
-    return (block for block, _ in merged_runs(files))
+    return (block for block, _ in merged_runs(files, interruptions))
 
 
-def merged_runs(files: Sequence[Iterator[Block]], most: int = MERGED_BATCH) -> Iterator[tuple[Block, list[Run]]]:
+def merged_runs(
+    files: Sequence[Iterator[Block]], interruptions: list[Interruption], most: int = MERGED_BATCH
+) -> Iterator[tuple[Block, list[Run]]]:
     """The same, and with each block from where its packets come. A block is yielded once it has ``most`` packets."""
     heads = [_Head(file) for file in files]
     # Time of each file's next packet, and the file's place.
@@ -28,12 +36,21 @@ def merged_runs(files: Sequence[Iterator[Block]], most: int = MERGED_BATCH) -> I
     heapify(order)
     parts: list[tuple[Block, int, int]] = []
     runs: list[Run] = []
-    size = 0
+    size = going_on = last_ns = 0
     while order:
-        _, place = heappop(order)
+        time_ns, place = heappop(order)
         head = heads[place]
         block, begin = head.block, head.begin
+        if head.is_new:
+            head.is_new = False
+            if last_ns and not going_on and time_ns - last_ns >= APART_NS:
+                if parts:
+                    yield _joined(parts), runs
+                    parts, runs, size = [], [], 0
+                interruptions.append((last_ns, time_ns))
+            going_on += 1
         count = head.skip(*order[0], place) if order else head.skip_all()
+        last_ns = max(last_ns, block.times_ns[begin + count - 1])
         parts.append((block, begin, begin + count))
         runs.append((place, count))
         size += count
@@ -42,6 +59,8 @@ def merged_runs(files: Sequence[Iterator[Block]], most: int = MERGED_BATCH) -> I
             parts, runs, size = [], [], 0
         if head.left or head.read_on():
             heappush(order, (head.time_ns, place))
+        else:
+            going_on -= 1
 
 
 class _Head:
@@ -49,6 +68,7 @@ class _Head:
 
     def __init__(self, file: Iterator[Block]) -> None:
         self._file = file
+        self.is_new = True  # none of its packets was taken
         self.read_on()
 
     def read_on(self) -> bool:

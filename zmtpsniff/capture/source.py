@@ -23,6 +23,7 @@ class SourceState(Protocol):
 
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]
+    interruptions: list[tuple[int, int]]  # from when until when nothing was captured, between two captures
     comments: list[str]  # on the capture as a whole
     # keys that came with the packets, as lines of a key file; a reader that takes lines removes them
     key_lines: list[str]
@@ -31,6 +32,7 @@ class SourceState(Protocol):
         """Begin with nothing, or share the lists of the source ``inner``, whose packets this one passes on."""
         self.dropped = 0 if inner is None else inner.dropped
         self.faults = [] if inner is None else inner.faults
+        self.interruptions = [] if inner is None else inner.interruptions
         self.comments = [] if inner is None else inner.comments
         self.key_lines = [] if inner is None else inner.key_lines
 

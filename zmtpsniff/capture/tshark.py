@@ -216,7 +216,7 @@ class TsharkFiles(SourceState):
             files = [run.batches() for run in self._runs]
             for file in files:
                 stack.callback(file.close)
-            yield from files[0] if len(files) == 1 else merged(files)
+            yield from files[0] if len(files) == 1 else merged(files, self.interruptions)
 
     def close(self) -> None:
         """Do nothing: tshark runs no longer than batches() does."""

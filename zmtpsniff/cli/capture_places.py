@@ -31,7 +31,7 @@ class Places(SourceState):
         """Yield the packets by time."""
         number = 1
         last = -1
-        for block, runs in merged_runs([source.batches() for source in self._sources]):
+        for block, runs in merged_runs([source.batches() for source in self._sources], self.interruptions):
             for place, count in runs:
                 if place != last:
                     last = place

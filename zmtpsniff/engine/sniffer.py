@@ -12,6 +12,7 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
+from zmtpsniff.analysis.interruptions import interruption
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
@@ -116,6 +117,7 @@ class Sniffer:
         self._last_ns = 0
         self._come_ns = 0  # up to when packets have come; back again if the clock is set back
         self._faults = 0
+        self._interruptions = 0
         self._comments = 0
         self._finished = False
 
@@ -129,6 +131,7 @@ class Sniffer:
             if self._source.key_lines:
                 self._take_keys()
             self._watch.look()
+            self._report_interruptions()
             self._take(block)
             clock_ns = None if self._clock is None else self._jumps.steady(self._clock())
             now_ns = self._come_ns if clock_ns is None else self._tell_time(clock_ns, bool(block))
@@ -293,6 +296,12 @@ class Sniffer:
         for fault in self._source.faults[self._faults :]:
             self._report(fault.code, fault.detail)
         self._faults = len(self._source.faults)
+
+    def _report_interruptions(self) -> None:
+        """The next packets are those of captures that do not meet the ones before."""
+        for since_ns, until_ns in self._source.interruptions[self._interruptions :]:
+            self._engine.events.append(interruption(since_ns, until_ns))
+        self._interruptions = len(self._source.interruptions)
 
     def _give(self, at_end: bool = False) -> list[AnyEvent]:
         """The events since the last call, counted."""

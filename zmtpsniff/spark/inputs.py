@@ -30,6 +30,7 @@ class File:
         self.last_ns: int | None = None
         self.dropped = 0
         self.faults: list[Fault] = []
+        self.interruptions: list[tuple[int, int]] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self.unreadable: str | None = None

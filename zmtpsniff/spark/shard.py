@@ -22,9 +22,10 @@ from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.analysis.insertions import inserted
+from zmtpsniff.analysis.interruptions import INTERRUPTED, interruption
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.merge import merged_runs
+from zmtpsniff.capture.merge import APART_NS, Interruption, merged_runs
 from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
@@ -108,6 +109,7 @@ class Shard:
             self._resume_between(name)
         self._horizons = self._flows.waiting.horizons
         self._octets = 0
+        self._is_new_run = True  # no packet came in this run
         self._now_ns = self.spec.end_ns  # of the last packet
 
     def _begin(self) -> tuple[SeriesState, Stages, FlowEngine]:
@@ -141,7 +143,14 @@ class Shard:
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
         taken = [0] * len(self._paths)  # of each file
-        for block, runs in merged_runs([self._blocks(*path) for path in self._paths.items()], _TOGETHER):
+        interruptions: list[Interruption] = []
+        for block, runs in merged_runs([self._blocks(*path) for path in self._paths.items()], interruptions, _TOGETHER):
+            begin_ns = block.times_ns[0]
+            if self._is_new_run and self.spec.end_ns and begin_ns - self.spec.end_ns >= APART_NS:
+                interruptions.append((self.spec.end_ns, begin_ns))
+            self._is_new_run = False
+            if interruptions:
+                yield self._interrupted(*interruptions.pop())
             first = self.packets.count + 1
             for at, count in runs:
                 self.packets.add(self.spec.first_file + at, taken[at] + 1, count)
@@ -164,6 +173,11 @@ class Shard:
             self.captures[last] = self.captures[last]._replace(
                 problems=(*self.captures[last].problems, *(_problem(code, detail) for code, detail in skipped))
             )
+
+    def _interrupted(self, since_ns: int, until_ns: int) -> Events:
+        """Nothing was captured for a while. The stages know; like all that concerns whole files, it has no row."""
+        events = self._staged([interruption(since_ns, until_ns)], ())
+        return Events([one for one in events if not (isinstance(one, Problem) and one.code == INTERRUPTED)])
 
     def last_events(self) -> Iterator[Events]:
         """Yield the last events: of connections that are over when the files end, and provisional ones of open ones.

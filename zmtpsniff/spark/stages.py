@@ -35,7 +35,8 @@ from zmtpsniff.net.witness import Acknowledge, Witness, Witnesses
 _PACKAGES = (
     "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
     "zmtpsniff.analysis.statistics.", "zmtpsniff.analysis.payloads", "zmtpsniff.analysis.dossier",
-    "zmtpsniff.analysis.insertions", "zmtpsniff.analysis.ledger", "zmtpsniff.check.numbers", "zmtpsniff.decode_as",
+    "zmtpsniff.analysis.insertions", "zmtpsniff.analysis.interruptions", "zmtpsniff.analysis.ledger",
+    "zmtpsniff.check.numbers", "zmtpsniff.decode_as",
     "zmtpsniff.net.notices", "zmtpsniff.net.witness", "zmtpsniff.words.set_clocks", "dissectors.",
 )  # fmt: skip
 _OTHERS = {

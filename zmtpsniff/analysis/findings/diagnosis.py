@@ -60,6 +60,7 @@ from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.analysis.findings.workload import Workload
+from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
@@ -135,6 +136,7 @@ class Diagnosis:
         self._listeners: dict[int, Sequence[Listener]] = {}  # by flow
         self._early: Ledger[int, list[Message]] = Ledger(list, _EARLY_FLOWS)  # by flow, until all types are known
         self._now_ns = 0
+        self._interruptions = Interruptions()
         self.capture: Capture | None = None
 
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
@@ -328,7 +330,8 @@ class Diagnosis:
             self._listeners.pop(event.flow, None)
             self._early.pop(event.flow, None)
             ended = self._dossiers.pop(event.flow)
-            until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
+            shown_ns = self._interruptions.shown_until(event.end_ns, self._now_ns)
+            until_ns = event.end_ns if event.end in ("fin", "rst") else shown_ns
             for hear in self._hearers["end"]:
                 hear(ended, event, until_ns)
         elif isinstance(event, Capture):
@@ -337,6 +340,8 @@ class Diagnosis:
                 hear(event)
 
     def _take_problem(self, event: Problem) -> None:
+        if event.code == INTERRUPTED and event.since_ns is not None:
+            self._interruptions.add(event.since_ns)
         blinded = event.flow if event.code in BLINDING else None
         dossier = None if blinded is None else self._dossiers.get(blinded)
         if dossier is not None and not dossier.blind:
@@ -437,7 +442,9 @@ class Diagnosis:
             hear(stall)
 
     def pause(self, pause: Pause) -> None:
-        """Nothing came on a connection for a while."""
+        """Nothing came on a connection for a while. If the capture was interrupted, that says nothing."""
+        if self._interruptions.shown_until(pause.since_ns, pause.until_ns) < pause.until_ns:
+            return
         for hear in self._hearers["pause"]:
             hear(pause)
 

@@ -26,6 +26,7 @@ from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
+from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Room, Rules
@@ -87,6 +88,8 @@ class Patterns:
         self._conversations: dict[int, Conversation] = {}
         self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
         self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
+        self._interruptions = Interruptions()
+        self._unseen: dict[int, int] = {}  # flows of which no event came after an interruption: when that began
         self._rulebook = Rulebook(self._problems, self._room, nanoseconds(timeout_seconds))
         self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
         self._connections = ConnectionLog(self._problems)
@@ -235,11 +238,13 @@ class Patterns:
 
         ``paired`` gets, by its identity, the events that stand for each batch of messages whose pairs were found.
         """
-        on_message, takers, problems = self._on_message, self._takers, self._problems
+        on_message, takers, problems, unseen = self._on_message, self._takers, self._problems, self._unseen
         place = passed = 0
         alone = None  # the flow of the messages before, if nothing takes those of this flow
         for event in batch:
             place += 1
+            if unseen:
+                self._see(event)
             if type(event) is Message:
                 if event.flow is alone:
                     continue
@@ -283,10 +288,18 @@ class Patterns:
             return
         self._settled_ns = now_ns
         for flow, waiting in self._waiting.items():
-            sure_ns = min(now_ns, horizons.get(flow, now_ns))
+            sure_ns = min(now_ns, horizons.get(flow, now_ns), self._unseen.get(flow, now_ns))
             for rules in waiting:
                 rules.pass_time(sure_ns)
         self._connections.pass_time(min([now_ns, *horizons.values()]))
+
+    def _see(self, event: AnyEvent | Notice | MessageBatch) -> None:
+        """Flows of which something comes are captured again after an interruption."""
+        if isinstance(event, MessageBatch):
+            for side in event.senders:
+                self._unseen.pop(side.flow, None)
+        elif (flow := getattr(event, "flow", None)) is not None:
+            self._unseen.pop(flow, None)
 
     def _note_time(self, event: AnyEvent | Notice | MessageBatch) -> bool:
         """Learn from an event what time it is. Return whether it says that."""
@@ -314,7 +327,18 @@ class Patterns:
                 self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
             conversation.rules.subscription(event)
 
+    def _interrupt(self, since_ns: int, until_ns: int) -> None:
+        """Nothing was captured for a while: silence until then proves nothing."""
+        self._interruptions.add(since_ns)
+        for flow, waiting in self._waiting.items():
+            for rules in waiting:
+                rules.pass_time(since_ns)
+                rules.excuse(until_ns)
+            self._unseen.setdefault(flow, since_ns)
+
     def _take_problem(self, event: Problem) -> None:
+        if event.code == INTERRUPTED and event.since_ns is not None and event.time_ns is not None:
+            self._interrupt(event.since_ns, event.time_ns)
         if event.code in BLINDING and event.flow is not None:
             if event.flow not in self._conversations:
                 if event.code == "no-greeting":
@@ -545,18 +569,20 @@ class Patterns:
         conversation = self._conversations.pop(event.flow, None)
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
+        self._unseen.pop(event.flow, None)
         self._blinded.discard(event.flow)
         if self._greeted:  # the next connection of these addresses is another one
             self._greeted.pop((event.client.address, event.server.address), None)
             self._greeted.pop((event.server.address, event.client.address), None)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
+            shown_ns = self._interruptions.shown_until(event.end_ns, self._now_ns)
             if conversation.inference is not None or conversation.dossier.guesses is not None:
                 self._add_inferred_types(conversation, event)
                 self._senders.end(event)
-            conversation.rules.finish(event, self._now_ns)
+            conversation.rules.finish(event, shown_ns)
             if conversation.pings is not None:
-                conversation.pings.finish(event, self._now_ns)
+                conversation.pings.finish(event, shown_ns)
             if conversation.dossier.early:
                 self._forget_early(conversation)
         self._connections.end(event, None if conversation is None else conversation.dossier)

@@ -17,7 +17,8 @@ before anything is said, and each exclusion that is not safe counts as if it hel
 5. *The message is a reply*: its receiver is a broker. The asker had closed (``reply-to-nobody``), or the broker did not
    pass the reply back (``reply-not-forwarded``). A request whose asker closed before it can have had a reply is
    ``reply-to-nobody``, too.
-6. *The capture ended* before the receiver had had four times as long as it ever took: ``capture-ended``.
+6. *The capture ended*, or was interrupted, before the receiver had had four times as long as it ever took:
+   ``capture-ended``.
 7. Else the receiver has the message, and did nothing with it. It is a service if it never passed anything on, or
    answered some itself: ``not-answered``. Else it is a broker: ``not-forwarded``.
 
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 import msgspec
 
 from dissectors.address import host_of
+from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -64,6 +66,7 @@ class Endings:
         self._is_blind = False  # packets of any host may be missing
         self._late_hosts: Ledger[str, _LateHost] = Ledger(_LateHost)  # by name
         self._until_ns = 0  # the time up to which the capture has come
+        self.interruptions = Interruptions()
         self.sees_all = True  # the capture lacks nothing
         self._delayed: set[str] = set()  # hosts whose messages came here long behind later ones
         self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
@@ -160,6 +163,10 @@ class Endings:
         if now_ns > self._until_ns:
             self._until_ns = now_ns
 
+    def _shown_ns(self, hop: Hop) -> int:
+        """How long the capture shows what came of a message."""
+        return self.interruptions.shown_until(hop.time_ns, self._until_ns) - hop.time_ns
+
     def set_back(self, now_ns: int) -> None:
         """The clock of the capture was set back to ``now_ns``."""
         self._until_ns = now_ns
@@ -205,7 +212,7 @@ class Endings:
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and may have been passed on over a connection that the capture lacks."""
         last = way.last
-        if way.may_need_no_reply or self._until_ns - last.time_ns < _RECENT_NS:
+        if way.may_need_no_reply or self._shown_ns(last) < _RECENT_NS:
             return False
         return way.answer is None and not last.reply and self._hides_next(last) and not self._may_have_reply(way)
 
@@ -239,7 +246,7 @@ class Endings:
         """How long the first sender of a way has waited, and whether it gave up: it asked again, or closed."""
         first = way.first
         gave_up_ns = way.again_ns or first.stream.shared.closed_ns or 0
-        return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
+        return gave_up_ns - first.time_ns if gave_up_ns else self._shown_ns(first), gave_up_ns > 0
 
     # ------------------------------------------------------------------ where it ended
 
@@ -332,7 +339,7 @@ class Endings:
             return self._why_not_back(way, last, patience_ns)
         if closed_ns is not None and longest_ns is None and closed_ns - last.time_ns < patience_ns:
             return "reply-to-nobody"
-        if self._until_ns - last.time_ns < patience_ns and not (way.kind == "job" and program.has_passed_over(last)):
+        if self._shown_ns(last) < patience_ns and not (way.kind == "job" and program.has_passed_over(last)):
             return "capture-ended"
         return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
 
@@ -348,4 +355,4 @@ class Endings:
         closed_ns = waiting[-1].stream.shared.closed_ns if waiting else None
         if closed_ns is not None and closed_ns <= reply.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"
-        return "capture-ended" if self._until_ns - reply.time_ns < patience_ns else "reply-not-forwarded"
+        return "capture-ended" if self._shown_ns(reply) < patience_ns else "reply-not-forwarded"

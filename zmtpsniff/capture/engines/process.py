@@ -36,6 +36,7 @@ class ProcessEngine:
         self.dropped = 0
         self.failure: str | None = None
         self.faults: list[Fault] = []
+        self.interruptions: list[tuple[int, int]] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._options = options
