@@ -1,4 +1,4 @@
-"""What display filters cost: microseconds a record, best of fifteen, for filters from simple to not so simple.
+"""The costs of display filters: microseconds a record, best of fifteen, for filters from simple to not so simple.
 
 Run it with ``python benchmarks/filters.py`` while nothing else runs.
 """

@@ -72,7 +72,7 @@ def ensure(recordings: Sequence[Recording], hosts: int, folder: Path, file_octet
 
 
 def write_open(recording: Recording, connections: int, further: int, folder: Path) -> tuple[Path, Path]:
-    """Write two folders: so many connections begin like the recorded one, and the first ones go on; none ends."""
+    """Write two folders: connections that begin like the recorded one, which continue in the second; none ends."""
     packets = [(time_ns, octets) for time_ns, _, octets in _packets(0, recording.path) if not octets[_FLAGS] & _FIN]
     middle = len(packets) // 2
     for name, some, count, at_ns in (

@@ -26,7 +26,7 @@ class FailedError(Exception):
 
 @dataclass
 class Run:
-    """What one run of a command cost."""
+    """The cost of one run of a command."""
 
     seconds: float
     cpu_seconds: float = 0.0  # of all its processes together

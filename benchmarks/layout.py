@@ -2,7 +2,7 @@
 
     python benchmarks/layout.py
 
-What is measured is described in benchmarks/README.md.
+benchmarks/README.md describes the measurements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KINDS = (
 
 
 class Row(NamedTuple):
-    """What a kind of traffic cost."""
+    """The costs of a kind of traffic."""
 
     name: str
     made: fleet.Fleet

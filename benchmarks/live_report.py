@@ -1,4 +1,4 @@
-"""What was measured live, as Markdown: the tables, and which targets were met."""
+"""Results of live measurements, as Markdown: the tables, and which targets were met."""
 
 from __future__ import annotations
 

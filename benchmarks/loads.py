@@ -1,4 +1,4 @@
-"""What is put on the network while others capture: a capture replayed, a flood of messages, a drip, or nothing."""
+"""The traffic on the network while others capture: a capture replayed, a flood of messages, a drip, or nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Load:
-    """Something to capture: ``send`` puts it on the network and returns when all of it has been there."""
+    """Traffic to capture: ``send`` puts all of its packets on the network, and returns."""
 
     title: str
     interface: str

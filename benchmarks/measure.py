@@ -26,7 +26,7 @@ class CommandFailedError(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a command cost."""
+    """The cost of one run of a command."""
 
     seconds: float
     processor: float  # seconds of processors, in the program and in the kernel for it
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Output:
-    """What a command wrote: how much of it, and its end."""
+    """The output of a command: its size, and its end."""
 
     lines: int
     commas: int

@@ -87,7 +87,7 @@ class StartUp:
 
 @dataclass(frozen=True)
 class Target:
-    """What the program is meant to reach, and whether it did (None: it could not be told)."""
+    """The targets of the program, and whether it met them (None: unknown)."""
 
     wanted: str
     measured: str
@@ -205,7 +205,7 @@ def _for_people(comparison: Comparison, tool: str) -> Target:
 
 
 def _processor_targets(measurements: Measurements) -> list[Target]:
-    """The time of processors beyond the start, as parts and multiples of what other commands take of it."""
+    """Processor time beyond the start, as parts and multiples of that of other commands."""
     push, round_trip, brokers = measurements.push, measurements.round_trip, measurements.brokers
     start = measurements.start_processor
     found = []

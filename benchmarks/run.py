@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--tshark COMMAND] [--quick]
 
-What is measured, and how to come by a tshark that knows ZMTP, is described in benchmarks/README.md.
+benchmarks/README.md describes the measurements, and how to come by a tshark that knows ZMTP.
 """
 
 from __future__ import annotations

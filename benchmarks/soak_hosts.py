@@ -32,7 +32,7 @@ def _answer(address: str, ready: threading.Event) -> None:
 
 
 def _ask(network: str) -> None:
-    """Be the client, which each line on standard input lets go on."""
+    """Be the client, which takes one step for each line on standard input."""
     print("here", flush=True)
     input()
     _ip("address", "add", f"{network}.2/24", "dev", "inside")

@@ -2,7 +2,7 @@
 
     python benchmarks/spark.py [--before COMMAND] [--hosts N] [--only fleet|growth] [--quick]
 
-What is measured is described in benchmarks/README.md.
+benchmarks/README.md describes the measurements.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Measurements:
     starts: list[Run] = field(default_factory=list)
 
     def beyond_start(self, name: str, what: Callable[[Run], float]) -> list[float]:
-        """What the command cost in each round; an ingest without what it takes to start Spark in that round.
+        """The cost of the command in each round; that of an ingest lacks the start of Spark in that round.
 
         Nothing if it failed in any round.
         """
@@ -205,7 +205,7 @@ def _captures(folder: Path) -> list[str]:
 
 
 def _nokia(command: Sequence[str], made: fleet.Fleet) -> Run:
-    """What makes a table of packets, not of messages: for scale."""
+    """The program that makes a table of packets, not of messages: for scale."""
     program = shutil.which(command[0], path=os.pathsep.join((str(Path(sys.executable).parent), os.defpath)))
     if program is None:
         raise FailedError("not installed (pip install pcaptoparquet)")

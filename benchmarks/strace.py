@@ -1,4 +1,4 @@
-"""What it costs a program to be traced: round trips a second, with ``live -- COMMAND`` and without.
+"""The cost of being traced: round trips a second, with ``live -- COMMAND`` and without.
 
     python benchmarks/strace.py [ROUND_TRIPS]
 

@@ -1,4 +1,4 @@
-"""What ``read --engine tshark`` costs, beside our own reader and pyshark's packets, on the same capture.
+"""The costs of ``read --engine tshark``, beside our own reader and pyshark's packets, on the same capture.
 
     python benchmarks/tshark_engine.py [--renew] [--quick]
 

@@ -1,4 +1,4 @@
-"""The source of notebook.ipynb, in cells; make_notebook.py makes the notebook of it, with what its cells print."""
+"""The cells of notebook.ipynb; make_notebook.py makes the notebook from them, with what they print."""
 # ruff: noqa: E402  # each cell imports what it needs
 
 # %% [markdown]

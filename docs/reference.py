@@ -32,7 +32,7 @@ EXIT = (
     ("2", "Wrong usage, or input that cannot be read. One line on standard error says what is wrong and what to do."),
     ("130", "Interrupted."),
 )
-# What each key of a rule means. A key that is not here cannot be published.
+# The meaning of each key of a rule. A key that is not here cannot be published.
 RULE_KEYS = {
     "name": "what reports call the rule; each has another name",
     "expect": "a filter: records that pass it must be there, at least one unless bounds say otherwise",
@@ -113,7 +113,7 @@ def _cell(text: str) -> str:
 
 
 def _commented(example: str) -> list[str]:
-    """An example with what it does behind it, as a comment in front of it."""
+    """An example; the comment behind it, which says what it does, comes first."""
     command, _, meaning = example.partition("   ")
     return [f"# {meaning.strip()}", command] if meaning else [command]
 
@@ -383,7 +383,7 @@ def _first(paragraphs: list[str]) -> str:
 
 
 def completion_script(shell: str) -> str:
-    """What a shell reads to complete command lines of zmtpsniff; click makes it."""
+    """The script by which a shell completes command lines of zmtpsniff; click makes it."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

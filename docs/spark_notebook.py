@@ -75,7 +75,7 @@ versions.show()
 # %% [markdown]
 # ## Messages of publishers by their first frame
 #
-# `frames` holds octets: their number on the wire, and those that were kept. What a peer sends need not be text: group
+# `frames` holds octets: their number on the wire, and those that were kept. Octets of a peer need not be text: group
 # by octets. `zmtpsniff spark report` also finds the subscription that each message matched.
 
 # %%

@@ -25,7 +25,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell starts what it puts into the background deaf to Ctrl-C, with all that this starts; tests end captures by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
+# Asserts in modules that tests share say what they compared, too. So nothing here may have imported any of it before.
 pytest.register_assert_rewrite("tests.support", "tests.world")
 
 from tests.support.examples import PROFILE, examples  # noqa: E402

@@ -1,4 +1,4 @@
-"""Who may import whom, what must not be imported at start-up, and what things are called."""
+"""Rules of imports, of modules that starting must not import, and of names."""
 
 import ast
 import gc
@@ -316,7 +316,7 @@ def test_imports_are_allowed(part: str) -> None:
 
 
 def _needs(modules: dict[str, Path]) -> dict[str, set[str]]:
-    """What each module imports of the others, also in functions and for types alone."""
+    """The imports of each module from others, also in functions and for types alone."""
     needs: dict[str, set[str]] = {}
     for name, path in modules.items():
         found = set()
@@ -392,7 +392,7 @@ def test_reading_imports_what_it_uses() -> None:
 
 
 def test_the_helper_reads_nothing_of_the_network() -> None:
-    """What has root's rights to the end has no code that takes packets, streams or frames apart."""
+    """The helper that keeps root's rights has no code that takes packets, streams or frames apart."""
     code = "import sys, zmtpsniff.host.helper, zmtpsniff.host.watch, zmtpsniff.host.memory; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.split(".")[0] in ("zmtpsniff", "dissectors")}
@@ -466,7 +466,7 @@ TOPIC_FOLDERS = {"docs", "peers", "program"}
 
 
 def _subjects(folder: str) -> set[str]:
-    """What the tests of a folder may be named after: its package, or a module or package in that."""
+    """The modules that tests of a folder may be named after: its package, or a module or package in that."""
     package = PROJECT / (folder if folder.startswith("dissectors") else f"zmtpsniff/{folder}")
     return {package.name} | {path.stem for path in package.iterdir() if path.is_dir() or path.suffix in (".py", ".c")}
 
@@ -487,7 +487,7 @@ def test_tests_are_where_their_subject_is() -> None:
 
 
 def test_public_classes_have_names_of_their_own() -> None:
-    """Who searches for a class finds one."""
+    """A search for a class finds one."""
     where: dict[str, set[str]] = {}
     for name in _bases():
         module, _, short = name.rpartition(".")
@@ -496,8 +496,8 @@ def test_public_classes_have_names_of_their_own() -> None:
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
 
 
-# What is documented although its name begins with an underscore: methods of NamedTuple, and an end without a clean-up.
-# And pyspark's gateway to Java, of which it has no public name.
+# Names that are documented although they begin with an underscore: methods of NamedTuple, and an end without a
+# clean-up. And pyspark's gateway to Java, of which it has no public name.
 PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_exit", "_jvm", "_jdf"}
 
 
@@ -511,7 +511,7 @@ def _is_constant(name: str) -> bool:
 
 
 def _names_made(tree: ast.AST) -> set[str]:
-    """What a module defines: functions, classes, variables, and what its classes set of themselves."""
+    """The names that a module defines: functions, classes, variables, and what its classes set of themselves."""
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -568,7 +568,7 @@ def test_a_test_may_put_another_constant_in_a_module() -> None:
 
 @pytest.mark.parametrize("part", ["dissectors", "zmtpsniff", "benchmarks", "docs", "fixtures", "tests"])
 def test_nobody_names_what_is_private_to_another_module(part: str) -> None:
-    """What others need has a public name; what has none may change without a look at the others."""
+    """A name that another module needs is public; a private one may change without a look at the others."""
     paths = sorted((PROJECT / part).rglob("*.py"))
     assert paths
     found = {str(path.relative_to(PROJECT)): _private_names_of_others(_parse(path)) for path in paths}
@@ -576,7 +576,7 @@ def test_nobody_names_what_is_private_to_another_module(part: str) -> None:
 
 
 def test_classes_inherit_little() -> None:
-    """Who reads a class should not have to read more than two others for it."""
+    """A class has at most two of ours above it, so a reader needs no more than three."""
     bases = _bases()
     assert _above("dissectors.events.Message", bases) == {"dissectors.events.WireEvent", "dissectors.events.Event"}
     assert not {name for name in bases if len(_above(name, bases)) > 2}

@@ -34,7 +34,7 @@ _LEFT_OUT = {
 
 
 class Distribution(NamedTuple):
-    """What a build made."""
+    """The files of a build."""
 
     wheel: Path
     sdist: Path
@@ -125,7 +125,7 @@ def test_what_is_in_the_sdist(built: Distribution) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
 def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_path: Path) -> None:
-    """What the tutorial says, word for word, in what the sdist has; then the sdist in its place."""
+    """The tutorial works word for word in a folder of the sdist's files; then the sdist is installed."""
     python = find_python(version)
     if python is None:
         pytest.skip(f"no Python {version} here")
@@ -143,7 +143,7 @@ def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_p
     if python == sys.executable:
         _run([*pip, "--no-deps", "--force-reinstall", str(built.sdist)], tmp_path, variables)
         _try(environment, tmp_path, variables)
-        # Who types checks against it, too: the packages say that they are typed.
+        # Programs that use them can check their types, too: the packages say that they are typed.
         found = sorted(path.parent.name for path in environment.rglob("py.typed") if "click" not in str(path))
         assert {"zmtpsniff", "dissectors"} <= set(found)
     if python == sys.executable:  # a gigabyte, so once
@@ -151,7 +151,7 @@ def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_p
 
 
 def _try_spark(environment: Path, folder: Path, variables: dict[str, str]) -> None:
-    """What the recipes say of Spark with a Java of its own, where there is no other."""
+    """The recipe for Spark with a Java of its own works where there is no other."""
     (block,) = [
         block for block in blocks(PROJECT / "docs" / "recipes.md") if "pip install 'zmtpsniff[spark" in block.text
     ]

@@ -31,7 +31,7 @@ from dissectors.zmtp.security import Security
 
 _KIND = "ZMTP connection"
 
-# What other protocols begin with, to say what speaks on a port of ZeroMQ.
+# The first octets of other protocols, to say which one speaks on a port of ZeroMQ.
 _OTHERS = (
     (b"\x16\x03", "TLS"),
     (b"\x15\x03", "TLS"),  # an alert
@@ -290,7 +290,7 @@ class ZmtpConnection(Part):
     def read_again(self, half: Half, out: list[AnyEvent], begin: int) -> None:
         """``half`` has read the octets in which something was found: their events are in ``out`` from ``begin`` on.
 
-        What it is may be all that was missing to find frames of the other side, which happened at the same time.
+        This may be all that was missing to find frames of the other side, which happened at the same time.
         """
         if not self._is_news or any(isinstance(one, Merge) for one in self.turns):
             return

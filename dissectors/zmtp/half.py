@@ -553,8 +553,8 @@ class Half(Part):
             again.out, again.begin = journal.out, len(journal.out)
         if again.pieces:
             data, time_ns, packet, offset, seen = again.pieces.popleft()
-            # Nobody knows what this sender has seen: it may have seen nothing. Its events may answer events that were
-            # given out already.
+            # The capture does not tell what this sender has seen: it may have seen nothing. Its events may answer
+            # events that were given out already.
             self.feed(data, time_ns, packet, offset, -1 if seen == UNBOUNDED else seen)
         else:
             self._again = None

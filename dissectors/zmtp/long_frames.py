@@ -29,7 +29,7 @@ _LEADS = {
 # If octets look like headers more often than once in so many, one header proves nothing, and costs time.
 _DENSE_OCTETS = 512
 _MOST_TRAILS = 64
-# What one long header that leads to another is worth at most.
+# The most evidence that one long header gives by leading to another.
 _MOST_LINK_BITS = 24.0
 # Short frames prove nothing here: in tables of small numbers long chains of them come by chance. At most so many may
 # lie between two long frames.

@@ -7,7 +7,7 @@ message. That looks like a short frame of ZMTP 2.0 or later whose flags are zero
   next frame is there all the same, that may be an accident, but not many times.
 - Segments. Most segments end where a message does. If lengths of two octets lead past the ends of segments, they are
   no lengths.
-- The other side. Nobody answers a push or a publication, but somebody answers a question. So a side that talks alone
+- The other side. A push or a publication gets no answer, but a question does. So a side that talks alone
   is believed if the capture has packets of the other side, and no octets in them. Without these packets nothing is
   known: acknowledgments that stand still for a while have come before a rare answer, too.
 - Contents. Commands have names, publishers send the topics of subscriptions, and DNS has a form of its own.

@@ -37,7 +37,7 @@ _DOUBT_BITS = 16.0
 # A chain of false frames may lead to a true frame in the middle of a message. So many bits, with those for meeting
 # exactly that place, exclude this.
 _SURE_BITS = 18.0
-# What begins anywhere begins after so much.
+# Frames that begin between segments are believed with so much evidence before them.
 _BEFORE_BITS = 10.0
 # If more than this part of the octets could be flags, flags prove nothing; only frames that end where segments end do.
 # False chains go on there until they meet a true frame, so a meeting is worth nothing.

@@ -134,7 +134,7 @@ async def test_fields_close_and_open() -> None:
 
 @in_terminal
 async def test_a_filter_that_comes_all_at_once_is_typed() -> None:
-    """As if pasted, or on a machine that has much to do: no letter of it is a command of the list of records."""
+    """As if pasted, or on a busy machine: no letter of the text is a command of the list of records."""
     async with browsing(make_reader(REQ_REP)) as shown:
         everything = len(shown.app.reader.index)
         for character in "fpacket>5":

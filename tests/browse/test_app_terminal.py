@@ -94,7 +94,7 @@ def test_without_colours_there_are_none(tmux: Tmux) -> None:
     screen = tmux.until("\x1b[7m", "-e")  # the cursor
     assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
     tmux.press("W")
-    # What is selected, and the cursor, are reversed.
+    # The selected entry and the cursor are reversed.
     assert re.search(r"\x1b\[[0-9;]*7m(\x1b\[[0-9;]*m)*record\.json", tmux.until("record.json", "-e"))
 
 

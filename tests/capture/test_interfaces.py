@@ -1,4 +1,4 @@
-"""What zmtpsniff interfaces lists, held against what the system says."""
+"""The list of zmtpsniff interfaces is that of the system."""
 
 import json
 import os

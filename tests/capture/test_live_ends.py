@@ -1,4 +1,4 @@
-"""How live captures end or go on: interfaces that go, readers that are slow or gone, signals."""
+"""Ends of live captures, and what they survive: interfaces that go, readers that are slow or gone, signals."""
 
 import signal
 import time

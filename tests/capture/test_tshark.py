@@ -128,7 +128,7 @@ def test_the_process_is_gone_when_reading_is_given_up() -> None:
 
 
 def names_of_children() -> list[str]:
-    """What the processes that this one has started, and that are there yet, are called."""
+    """The names of processes that this one has started and that still run."""
     lists = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     return [Path(f"/proc/{child}/comm").read_text().strip() for children in lists for child in children.split()]
 

@@ -192,7 +192,7 @@ def test_no_extcap_program_outlives_us() -> None:
 
 @pytest.mark.slow
 def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture() -> None:
-    """It goes on, since dumpcap does; but nobody would end it if not the group that both belong to."""
+    """It runs on, since dumpcap does; only the group that both belong to can end it."""
     with listen() as (program, children, _):
         (udpdump,) = [pid for pid, name in names(children).items() if name == "udpdump"]
         parent = subprocess.run(["ps", "-o", "ppid=", "-p", str(udpdump)], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
 What a capture point does to order
 ----------------------------------
 
-Two programs talk over TCP. What one of them says depends on what it has read, so there is an order of causes: a reply
+Two programs talk over TCP. The words of each depend on what it has read, so there is an order of causes: a reply
 is written after its request was read, a greeting goes on after the first octets of the other one have come. Between the
 two hosts lies the network, and beside it, somewhere, the capture point. It sees each packet once, at the time at which
 it passes, and if it wrote down each packet at once, its file would have the order of causes: whatever caused a packet
@@ -23,13 +23,13 @@ Real capture points are not that good:
   Monday and on Tuesday and reads both files together, with more octets between them than sequence numbers can count.
 * **Ports are used again**, and the packets that would say so may be among those that are lost.
 
-What is left is what TCP itself says. A sequence number tells the place of octets in the stream of their sender. An
+Only TCP's own words are left. A sequence number tells the place of octets in the stream of their sender. An
 acknowledgment tells what its sender had received when it sent this packet. So of two packets of opposite directions
 the numbers tell, wherever they stand and whatever is stamped on them, which one can have caused the other: who
 acknowledges the end of a request has read it, or could have; who does not, has not. That, and not the place in the
 file, is what requests and replies, subscriptions, heartbeats and handshakes have to be judged by.
 
-What follows for whoever reads such a capture, and is what the oracle (:mod:`.oracle`) demands:
+A reader of such a capture must keep these rules, which the oracle (:mod:`.oracle`) demands:
 
 * If no octet is missing, the order of packets changes nothing in what is shown.
 * A reply belongs to its own request, whatever stands first. A latency that the stamps make negative is not shown.

@@ -298,7 +298,7 @@ def holes(random: Random) -> Case:
         how += ", in disorder"
     if random.random() < 0.3:
         files = [files[0] + files[1]]
-    # Who reads it live sees a reply overdue hours before anything tells that packets are missing.
+    # A live reader sees a reply overdue hours before anything tells that packets are missing.
     return replace(_case(random, how, [session], *files), live=False)
 
 

@@ -330,7 +330,7 @@ class _Judge:
         """Whether all that the capture has of a side are messages of one short frame, or parts of them."""
         sent = self.talk.messages[side]
         short = [one for one in sent if len(one.frames) == 1 and len(one.frames[0]) < 256]
-        # What follows the signature in a greeting of 2.0 are four octets, which anything may begin with.
+        # Four octets follow the signature in a greeting of 2.0, and anything may begin with those.
         first = sent[0].begin if sent and self.talk.version == "2.0" else 0
         return all(
             sum(max(min(one.end, end) - max(one.begin, begin), 0) for one in short)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.paths import PROJECT
 
 SCRIPTS = PROJECT / "docs" / "completion"
-# What bash runs to complete: the function that the script registers, on the words of a line.
+# The commands by which bash completes: the function that the script registers, on the words of a line.
 BASH = """
 source {script}
 COMP_WORDS=({words}) COMP_CWORD={place}

@@ -23,7 +23,7 @@ NEW_FIELDS = {
         '    dialect: Annotated[str | None, meaning("Its dialect.")] = None'
     ),
 }
-# What a program with these fields says of them, in a process of its own: events cannot be made anew in this one.
+# A program with these fields prints them, in a process of its own: events cannot be made anew in this one.
 ASK = """
 import io, json, sys
 from dissectors.events import Command, Connection, Peer, Sides, Subscription
@@ -79,7 +79,7 @@ pytestmark = pytest.mark.xdist_group("records")  # one worker asks
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What everything that is made from the events says once these have more fields."""
+    """The outputs that are made from the events, once these have more fields."""
     folder = tmp_path_factory.mktemp("changed")
     shutil.copytree(PROJECT / "dissectors", folder / "dissectors", ignore=shutil.ignore_patterns("__pycache__"))
     events = folder / "dissectors" / "events.py"

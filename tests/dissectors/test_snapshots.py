@@ -1,4 +1,4 @@
-"""What goes on from a snapshot tells what the one would have told that it was taken from."""
+"""A part that resumes from a snapshot tells what the original would have told."""
 
 import gc
 import zlib
@@ -33,7 +33,7 @@ LIMITS = Limits(0)
 
 
 def gone_on(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
-    """Another connection, which goes on from a snapshot."""
+    """Another connection, which resumes from a snapshot."""
     octets = connection.snapshot()
     other = ZmtpConnection.restore(octets, out, LIMITS)
     assert other.snapshot() == octets
@@ -44,7 +44,7 @@ def gone_on(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
 def anew(
     made: list[Call], starts: tuple[bool, bool] = (True, True), forced: int | None = None, between: Successor = gone_on
 ) -> None:
-    """Whether it makes no difference that before each call another connection goes on."""
+    """Whether it makes no difference that another connection takes over before each call."""
     assert events(made, starts, forced, LIMITS, between) == events(made, starts, forced, LIMITS)
 
 

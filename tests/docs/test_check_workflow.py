@@ -42,7 +42,7 @@ def test_it_is_a_workflow() -> None:
     (job,) = workflow["jobs"].values()
     for step in job["steps"]:
         assert ("uses" in step) != ("run" in step)
-    # What is uploaded is what is written.
+    # The uploaded file is the written one.
     watch = _steps()["Watch the services"]["run"]
     assert f"sarif={_steps()['Show what is wrong in code scanning']['with']['sarif_file']}" in watch
     for name in _steps()["Keep the packets"]["with"]["path"].split():

@@ -108,7 +108,7 @@ def test_records_stay_what_they_were(request: pytest.FixtureRequest) -> None:
 
 
 def _lost(old: Any, new: Any, place: str) -> Any:
-    """What a schema said that another does not; titles, texts and identifiers may change."""
+    """The statements of a schema that another lacks; titles, texts and identifiers may change."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             if key in ("description", "title", "$id"):

@@ -1,6 +1,6 @@
 """Prose names its subject first: no sentence begins with What, Who, None, Nobody or Somebody, as riddles do.
 
-Questions may. ``MOST`` counts what is still so; a number there may only fall, and a rewritten sentence makes it fall.
+Questions may. The pages quote three pieces of advice that begin so: records hold these texts, so they stay.
 """
 
 import ast
@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.paths import PROJECT
 
-MOST = {"benchmarks": 16, "dissectors": 0, "docs": 3, "fixtures": 4, "pages": 3, "tests": 85, "zmtpsniff": 8}
+PARTS = ("benchmarks", "dissectors", "docs", "fixtures", "pages", "tests", "zmtpsniff")
+QUOTED = 3
 _RIDDLE = re.compile(r"(What|Who|None|Nobody|Somebody)\b|.*\b(of it|go(es)? on)\b")
 _BEGINNING = re.compile(r"(What|Who|None|Nobody|Somebody)\b")
 _NOT_PROSE = re.compile(r"^```.*?^```|^( {4}|[#|<]).*?$", re.MULTILINE | re.DOTALL)
@@ -45,10 +46,10 @@ def riddles(part: str) -> list[str]:
     return [one for one in said if riddle.match(one) and not one.endswith("?") and one != "What to do:"]
 
 
-@pytest.mark.parametrize("part", MOST)
-def test_riddles_become_fewer(part: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_there_are_no_riddles(part: str) -> None:
     found = riddles(part)
-    assert len(found) <= MOST[part], found
+    assert len(found) == (QUOTED if part == "pages" else 0), found
 
 
 @pytest.mark.parametrize("said", ["What to go on from.", "Somebody wants no more of it.", "The reader goes on."])

@@ -86,7 +86,7 @@ def taken(
     engine.flows.register.follow_all()
     flows = sorted(engine.flows.register.flows.values(), key=lambda flow: flow.number)
     for direction in (direction for flow in flows for direction in flow.directions):
-        # Nobody asks for these of a connection that is over.
+        # No part asks for these of a connection that is over.
         direction.acked_ns = direction.acknowledges = 0
     state = b"".join([*map(engine.save, flows), engine.snapshot()])
     engine.finish()

@@ -43,7 +43,7 @@ FILES = [
                  "rec_reconnect_storm", "rec_refused", "app_zre", "app_zbeacon", "epgm_pub_sub", "net_zmtp1_gap",
                  "sec_plain_ok_435_435", "bad_reserved_flags")
 ] + [CAPTURES / f"{name}.pcap" for name in ("net_ip_fragments", "mix_21_cases_interleaved")]  # fmt: skip
-# What is counted in a file is not the same in a smaller one.
+# Numbers that count within a file differ in a smaller one.
 _NUMBERS = frozenset({"packet", "flow", "request", "forwards", "beacon", "detail"})
 
 

@@ -36,7 +36,7 @@ CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_s
 
 
 class Source:
-    """What Metrics asks a sniffer."""
+    """The parts of a sniffer that Metrics reads."""
 
     packets, dropped = 7, 1
 

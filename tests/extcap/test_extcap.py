@@ -175,7 +175,7 @@ def test_each_connection_begins_with_a_header_that_says_it_is_made_up() -> None:
 
 def test_what_no_key_opens_and_passwords_are_left_out() -> None:
     assert not any(b"MESSAGE" in pdu.octets for pdu in pdus("sec_curve_ps_435_435.pcap"))
-    # What a key opened is there without the box that it came in.
+    # Octets that a key opened are there without their box.
     opened = [pdu.octets[2:] for pdu in pdus("sec_curve_keys.pcapng")]
     assert any(octets.startswith(b"\x05READY\x0bSocket-Type") for octets in opened)
     assert not any(octets.startswith((b"\x05HELLO", b"\x07WELCOME")) for octets in opened)
@@ -190,7 +190,7 @@ def test_whatever_comes_is_said_once_and_fits(pattern: str) -> None:
         for dissector in ("zmtp", "data"):
             for pdu in pdus(path.name, dissector):
                 assert len(pdu.octets) <= pdu.length
-                # What is missing from the capture, and passwords.
+                # These lack octets: packets that the capture cuts, and passwords.
                 assert len(pdu.octets) == pdu.length or pattern in ("bad_*", "net_*", "zap_*"), path.name
 
 

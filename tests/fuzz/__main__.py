@@ -1,8 +1,8 @@
 """Run the fuzz targets: ``python -m tests.fuzz``, from the top of the repository.
 
-All of them for an hour in all, or for ``--seconds``; each in a process of its own that starts from its corpus. What it
-fails on is written to ``tests/fuzz/failures`` and makes the exit status 1. At the end a table says how often each
-target was executed and how much of the code was reached.
+All of them for an hour in all, or for ``--seconds``; each in a process of its own that starts from its corpus. Each
+input that fails is written to ``tests/fuzz/failures`` and makes the exit status 1. At the end a table says how often
+each target was executed and how much of the code was reached.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def _targets() -> dict[str, Callable[[bytes], None]]:
     import atheris
 
     with contextlib.redirect_stderr(io.StringIO()):  # which would have a line for each module
-        # What is imported later still is to be looked into, too, so this is never left.
+        # Later imports must be instrumented, too, so this is never left.
         atheris.instrument_imports(include=["zmtpsniff", "dissectors"]).__enter__()
         from .targets import TARGETS
 

@@ -1,6 +1,6 @@
 """The fuzz targets: functions that take any octets and fail only if something is wrong with the program.
 
-Each has a folder of its name in ``corpus/``. What is checked beside that nothing raises: cutting input differently
+Each has a folder of its name in ``corpus/``. The targets check more than that nothing raises: cutting input differently
 changes nothing, octets are delivered once and in order, memory stays within its bounds, output can be read again.
 """
 

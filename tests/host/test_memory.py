@@ -61,7 +61,7 @@ def test_a_connection_of_libzmq(tmp_path: Path, keys: bytes, before: int) -> Non
 
 
 def test_a_client_key_that_lies_about_misleads_nobody(tmp_path: Path) -> None:
-    """What was received holds C', too, and a key that is not this connection's opens nothing."""
+    """The received octets hold C', too, and a key that is not this connection's opens nothing."""
     memory = os.urandom(3) + (os.urandom(40) + CLIENT + os.urandom(40)) * 5 + bytes(1005) + IN_SERVER
     assert search(tmp_path, memory, SearchTarget(CLIENT, [BOX])) == [SharedKey(CLIENT, SERVER, SHARED)]
     assert search(tmp_path, memory, SearchTarget(CLIENT, [OTHER])) == []

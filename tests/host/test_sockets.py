@@ -72,7 +72,7 @@ def test_both_ends(bound: str, connected: str, kernel: str, monkeypatch: pytest.
 
 
 def test_a_port_that_is_another_programs_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered is looked at again before it is told."""
+    """A remembered owner is looked at again before it is told."""
     table = SocketTable()
     with connection("127.0.0.1") as (client, _):
         asked = ends(client)

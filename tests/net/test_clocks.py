@@ -9,7 +9,7 @@ MS = 1_000_000
 
 
 def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[tuple[str, str]]:
-    """What is told of 20 turns whose segments come again after so long, those of the client and those of the server."""
+    """The clocks found in 20 turns whose segments, of the client and of the server, come again after so long."""
     wire = Wire()
     wire.connect()
     start = wire.now

@@ -139,7 +139,7 @@ def said(wire: Wire) -> list[tuple[bytes, bytes, str]]:
 
 
 def test_one_direction_is_no_disorder() -> None:
-    """What never comes has not come late."""
+    """An octet that never comes has not come late."""
     wire = Wire()
     wire.send(True, 5000, flags=SYN | ACK, ack=1001)
     for number in range(300):

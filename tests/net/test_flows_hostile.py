@@ -291,7 +291,7 @@ def test_segments_in_doubt_count() -> None:
 
 
 def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
-    """It is not absent any more: what it does not send is a gap, however much of it is acknowledged."""
+    """It is not absent any more: octets that it does not send are a gap, however many are acknowledged."""
     table, dissections = _table(FlowLimits())
     packets: list[tuple[bool, int, int, bytes]] = [(False, 1000 + 10 * n, 5000 + 10 * n, b"x" * 10) for n in range(100)]
     packets += [(True, 5990, 2000, b"y" * 10), (False, 2000, 6100, b"x" * 10), (True, 6100, 2010, b"y" * 10)]

@@ -111,7 +111,7 @@ def test_a_lost_fin_is_no_lost_octet() -> None:
 
 
 def test_what_waits_behind_a_hole_is_not_forgotten_for_a_forged_reset() -> None:
-    """The connection goes on after a RST that did not count, so a hole later on is one like any other."""
+    """The connection survives a RST that did not count, so a later hole is one like any other."""
     wire = connected()
     wire.send(False, 1001, b"one", ack=5001)
     wire.send(True, 5500, flags=RST)

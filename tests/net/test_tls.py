@@ -21,7 +21,7 @@ def record(sealed: bytes) -> bytes:
 
 
 def run(pieces: list[bytes | int], known: list[int]) -> tuple[list[bytes | int | str], Tls]:
-    """What comes of pieces of the client's stream, or holes of so many octets; ``known`` records are decrypted."""
+    """The events of pieces of the client's stream, or holes of so many octets; ``known`` records are decrypted."""
     decrypted = Plaintexts()
     for number in known:
         decrypted.put(b"", ["23"], [], [], [RECORDS[number].hex()], [PLAINTEXTS[number].hex()])
@@ -69,7 +69,7 @@ def test_a_hole_anywhere_is_told_and_nothing_is_joined(begin: int, length: int, 
     assert seen.count("tls-gap") == bool(plain)
     missing = [n for n, item in enumerate(PLAINTEXTS) if item not in plain]
     if plain:
-        # What is missing hangs together, and the hole is told where it is.
+        # The missing octets hang together, and the hole is told where it is.
         assert seen.index("tls-gap") == missing[0]
 
 

@@ -1,4 +1,4 @@
-"""Who lets the other side wait: closed windows are in tests of findings, octets without acknowledgment here."""
+"""Sides that let the other side wait: closed windows are in tests of findings, octets without acknowledgment here."""
 
 from collections.abc import Sequence
 from dataclasses import replace

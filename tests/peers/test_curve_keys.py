@@ -87,7 +87,7 @@ def run(side: Side, *words: str) -> str:
 
 
 def texts(records: Sequence[Record]) -> list[str]:
-    """What was said, without delimiters."""
+    """The frames of messages, without delimiters."""
     return [octets(record["frames"][-1]).decode() for record in records if record["type"] == "message"]
 
 
@@ -251,7 +251,7 @@ def dump(pid: int, file: Path) -> None:
 
 
 def test_program_that_logs_its_keys_itself(side: Side, tmp_path: Path) -> None:
-    """The example of docs/curve.md, in front of a program that knows nothing of it."""
+    """The example of docs/curve.md, in front of a program that is not made for it."""
     (example,) = (block for block in blocks(PROJECT / "docs" / "curve.md") if block.mark("file") == "log_keys.py")
     code = f"{example.text}\nimport runpy; runpy.run_module('{curve_pair.__name__}', run_name='__main__')"
     command = side.command(sys.executable, "-c", code, str(PORT), "1")

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def run(side: Side, exchange: str, port: int) -> list[dict[str, Any]]:
-    """What the two sockets of an exchange logged."""
+    """The logs of the two sockets of an exchange."""
     command = side.command(*PROGRAM, exchange, HOST, str(port))
     done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()

@@ -42,7 +42,7 @@ def start(side: Side, role: str, transport: str) -> subprocess.Popen[bytes]:
 
 
 def converse(publisher: Side, subscriber: Side, transport: str) -> tuple[list[Any], list[Any]]:
-    """What one of them logged as sent, and the other one as received, though packets are lost once both are there."""
+    """The messages that one logged as sent, and the other as received, though packets are lost once both are there."""
     with start(subscriber, "sub", transport) as sub, start(publisher, "pub", transport) as pub:
         assert sub.stdin
         assert sub.stdout
@@ -96,7 +96,7 @@ def test_what_is_lost_and_repaired_is_told_in_order(transport: str, tmp_path: Pa
             sent, received = converse(there, here, transport)
             program.read_until(lambda records: messages(records[-1:]) == [end])
             records = program.interrupt()
-    # What is sent after the end is not asked for, as the SUB is gone.
+    # Messages after the end do not count, as the SUB is gone.
     until_end = records[: next(number for number, record in enumerate(records) if messages([record]) == [end]) + 1]
     captured = messages(until_end)
     sent = sent[: sent.index(end) + 1]

@@ -1,4 +1,4 @@
-"""What libzmq does when its peer breaks a rule, as the advice of problems says it."""
+"""Behaviour of libzmq when its peer breaks a rule, as the advice of problems says it."""
 
 from concurrent.futures import ThreadPoolExecutor
 

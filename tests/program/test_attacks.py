@@ -1,4 +1,4 @@
-"""What hostile captures and policies cost: a fiftieth of every other one, a twentieth of each if slow tests are run.
+"""Costs of hostile captures and policies: a fiftieth of every other one, a twentieth of each if slow tests are run.
 
 All of it with ZMTPSNIFF_ATTACKS=all.
 """
@@ -57,7 +57,7 @@ def test_compressed_messages_are_inflated_as_far_as_they_may(takeover: bool) -> 
 
 
 def test_attacks_are_what_they_say() -> None:
-    """The handshake of those that go on after it is understood, so that what follows is looked at."""
+    """Handshakes are understood where a connection continues, so that the reader looks at the rest."""
     events = sniffed(attacks.stream(frame(b"a" * 300) + b"\1\0\0\0"))
     assert [event.name for event in events if isinstance(event, Command)] == ["READY", "READY"]
     assert [event.frames for event in events if isinstance(event, Message)] == [[b"a" * 300], [b"", b""]]

@@ -1,4 +1,4 @@
-"""What is shown of captures that a simulated capture point makes, held against what was sent (``capture_point``)."""
+"""Captures that a simulated capture point makes are shown as was sent (``capture_point``)."""
 
 import subprocess
 import sys
@@ -122,7 +122,7 @@ def test_segments_carry_the_conversation_and_acknowledge_what_had_arrived(seed: 
         assert stream == talk.stream(side)
     for one in session.segments:
         if one.ack > 0:
-            # What arrives in the same nanosecond may have been read or not.
+            # A segment that arrives in the same nanosecond may have been read or not.
             assert arrived(session, one.side, one.time_ns - 1) <= one.ack <= arrived(session, one.side, one.time_ns)
 
 

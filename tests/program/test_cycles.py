@@ -1,4 +1,4 @@
-"""What is over goes at once: nothing made for a connection waits until cycles are looked for, which is seldom."""
+"""Connections that are over leave no cycles: what was made for one never waits for the garbage collector."""
 
 import gc
 

@@ -68,7 +68,7 @@ def whole_messages(events: Sequence[AnyEvent]) -> Said:
 
 @cache
 def sent(path: Path) -> Said:
-    """What is sent in the capture as messages, or as what is one if what was said before it is lost."""
+    """The messages of the capture, and the frames that count as messages if those before them are lost."""
     out: Said = {}
     for event in events_of(path.read_bytes()):
         frames: Sequence[Any]

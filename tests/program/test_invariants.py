@@ -1,4 +1,4 @@
-"""What holds for any conversation and any way in which it is captured; hypothesis chooses both."""
+"""Invariants of any conversation and any way in which it is captured; hypothesis chooses both."""
 
 from functools import cache
 from random import Random
@@ -112,7 +112,7 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
 @some
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 400), st.sampled_from([None, 0, 1, 2, 3]), st.booleans())
 def test_what_a_direction_holds_is_bounded(unit: bytes, times: int, forced: int | None, holes: bool) -> None:
-    """Whatever repeats without end: what is kept of it stays within what a search may take and a body may be."""
+    """Whatever repeats without end, the octets kept stay within the limits of a search and of a body."""
     connection = ZmtpConnection([], 1, "a:1", "b:2", (False, False), None, forced)
     half = connection.client
     for number in range(times):

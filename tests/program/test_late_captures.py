@@ -1,4 +1,4 @@
-"""What captures show that begin too late: the same as whole ones, as far as they go."""
+"""Captures that begin too late show the same as whole ones, as far as they reach."""
 
 from itertools import pairwise
 from pathlib import Path

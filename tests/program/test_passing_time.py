@@ -1,4 +1,4 @@
-"""A live capture says what reading its packets says, though its clock goes on while none come."""
+"""A live capture says what reading its packets says, though its clock advances while none come."""
 
 from operator import itemgetter
 from random import Random
@@ -134,7 +134,7 @@ def test_what_waits_after_a_stall_of_the_machine_is_not_missing() -> None:
 
 @pytest.mark.parametrize("seconds", [1.5, 2.5])
 def test_what_a_capture_keeps_while_it_stands_still_is_not_missing(seconds: float) -> None:
-    """The program goes on, and sees its clock advance; only the capture has not given what it holds."""
+    """The program runs, and sees its clock advance; only the capture has not given what it holds."""
     given = passing([server(0.1, 0, PING), client(0.11, 0, PONG, len(PING)), server(0.12, len(PING), seen=len(PONG))])
     begin_ns = given[-3][0]
     events = sniff_live(given, 3 * SECOND, [Stall(begin_ns + 1, begin_ns + int(seconds * SECOND), of_capture=True)])

@@ -429,7 +429,7 @@ def test_color_option(
     assert ("\x1b" in shown("tree", [Message(*PLACE, [b"a"])], color=color)) == colored
 
 
-# Who needs no colours does not wait for rich
+# Output without colours does not wait for rich
 
 
 @pytest.mark.parametrize("output", ["json", "summary", "dump"])

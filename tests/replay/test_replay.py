@@ -116,7 +116,7 @@ def _start(service: Callable[[], None]) -> None:
 def answering(
     service: zmq.Socket[bytes], answer: Callable[[list[bytes]], list[bytes]], count: int
 ) -> list[list[bytes]]:
-    """What a service gets, which answers in a thread."""
+    """The messages of a service, which answers in a thread."""
     got: list[list[bytes]] = []
 
     def serve() -> None:
@@ -152,7 +152,7 @@ def test_another_reply_is_told(peers: Peers) -> None:
 
 
 def test_a_request_that_nobody_answers(peers: Peers) -> None:
-    """REQ goes on as one that is relaxed; it waits as long as it may once, not for each."""
+    """A REQ becomes relaxed; it waits as long as it may once, not for each."""
     service = peers(zmq.ROUTER)
     events = talk("REQ", "ROUTER", *REQUESTS * 60)
     score, _ = play(events, where(service), patience=1.0)
@@ -177,7 +177,7 @@ def test_a_service_that_ends_with_its_reply(peers: Peers) -> None:
 
 
 class _Slow(list[AnyEvent]):
-    """What is shown to somebody who takes time to read: until something is over, and its end has come here."""
+    """A screen that is read slowly: it stays until its subject is over, and its end has come here."""
 
     def __init__(self, is_over: threading.Event) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _Slow(list[AnyEvent]):
 
 
 def test_a_peer_that_goes(peers: Peers) -> None:
-    """What nobody is there to take is not counted as sent."""
+    """Messages that no peer takes are not counted as sent."""
     pull = peers(zmq.PULL)
     is_over = threading.Event()
 
@@ -521,7 +521,7 @@ def test_without_pyzmq() -> None:
 
 
 def test_an_interrupt_ends_with_the_summary() -> None:
-    """In the capture's own time this one goes on for longer than the test."""
+    """In the capture's own time this one lasts longer than the test."""
     with zmq.Context() as context, context.socket(zmq.PULL) as pull:
         port = pull.bind_to_random_port("tcp://127.0.0.1")
         command = [sys.executable, "-m", "zmtpsniff", "replay", str(FIXTURES / "m31_push_pull.pcap")]

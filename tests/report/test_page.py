@@ -28,7 +28,7 @@ SECTIONS = [
     "versions",
 ]  # fmt: skip
 CHARTS = ["topology", "rates", "replies", "topics", "problems", "versions"]
-# What a pointer over the third bar, or the first line of the picture, would show.
+# The text that a pointer over the third bar, or the first line of the picture, would show.
 POINT_AT_ALL = """
 page.dispatchEvent(new page.Event("beforeprint"));  // draws all, also what nobody has looked at
 for (const each of page.document.querySelectorAll(".canvas")) {

@@ -7,7 +7,7 @@ enter; with ``--user`` that is another user. ``--without tshark`` hides a progra
 package that brings one, too.
 
 It prints a line for each run, and one for each test that failed, with what repeats its order and examples. The exit
-status is 0 if no test failed. What pytest said is in ``.ci/soak/``.
+status is 0 if no test failed. The output of pytest is in ``.ci/soak/``.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Hosts that talk to each other and capture it, each by a clock of its own: made of fixtures, so that all is known.
 
-A fixture is the conversation at its server. What the client sends was on the network for some time before that, what
-the server sends reaches the client some time later, and where the server would have answered to something that had not
-come, all that follows is put off.
+A fixture is the conversation at its server. Packets of the client were on the network for some time before that, those
+of the server reach the client some time later, and where the server would have answered to something that had not come,
+all that follows is put off.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""One connection may have most of all octets: a task never holds all of it."""
+"""One connection may have most of all octets: a task never holds them all."""
 
 import subprocess
 from pathlib import Path

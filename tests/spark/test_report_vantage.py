@@ -106,7 +106,7 @@ def talked(fixture: str) -> tuple[Host, Host]:
 
 
 def take_hosts(folder: Path, *hosts: Host, **how: Any) -> Path:
-    """Write what the hosts captured, and make tables of it: the folder of the tables."""
+    """Write the captures of the hosts, and make tables; returns the folder of the tables."""
     for host in hosts:
         host.write(folder / "in")
     take([folder / "in"], folder / "out", **how)
@@ -130,7 +130,7 @@ def test_each_is_counted_once(network: tuple[Network, Path], database: duckdb.Du
 
 
 def test_from_the_one_that_saw_most(tmp_path: Path) -> None:
-    """One host's capture lost the end of a connection, and tells problems of it; the other's is whole."""
+    """One host's capture lost the end of a connection, and tells its problems; the other's is whole."""
     lossy, whole = Host("lossy", bytes((10, 0, 0, 1))), Host("whole", bytes((10, 0, 0, 2)), SECOND_NS)
     for port in (1, 2):
         talk("m31_push_pull.pcap", lossy, whole, BEGIN_NS, QUICK_NS, QUICK_NS, Random(port), port=port)

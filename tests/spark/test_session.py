@@ -86,7 +86,7 @@ def test_executors_have_the_native_core(tmp_path: Path) -> None:
         assert done.stdout.split() == [f"{archive}/zmtpsniff/native/__init__.py", way]
 
 
-# What a session that we start has in the end, of Spark's settings and of Java's options.
+# Spark's settings and Java's options of a session that we start.
 TELL = """
 import json, os, sys
 from zmtpsniff.spark import get_session

@@ -181,7 +181,7 @@ def test_files_of_several_series(tmp_path: Path) -> None:
 def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     """Its rows come, and those that were there stay, as do the states."""
     files = pieces_of("app_malamute.pcap", 5, tmp_path / "in")
-    # What waits for the octets of the late file is told once others show that they will not come.
+    # Events that wait for octets of the late file are told once others show that these will not come.
     apart_ns = load(files[4])[-1][0] - load(FIXTURES / "m31_ipv6.pcap")[0][0]
     files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, tmp_path / "in" / "999.pcapng"))
     wanted = expected([files[at] for at in (0, 2, 3, 4, 5)])
@@ -263,7 +263,7 @@ def test_a_file_that_nobody_could_open_is_read_once_it_can_be(tmp_path: Path, mo
 
 
 def test_states_of_datagrams_cannot_be_kept(tmp_path: Path) -> None:
-    """All of their series is dissected anew with each file, as long as all of it is there."""
+    """Their whole series is dissected anew with each file, as long as it is complete."""
     files = pieces_of("epgm_pub_sub.pcap", 3, tmp_path / "in")
     for at, file in enumerate(files, 1):
         follow([file], tmp_path / "out")
@@ -304,7 +304,7 @@ def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
 
 
 def test_states_of_another_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said in a line, and their series is dissected anew where that is asked for; others go on."""
+    """A line says so, and their series is dissected anew where that is asked for; others continue."""
     files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
     other = pieces_of("m31_heartbeat.pcap", 2, tmp_path / "other")
     output = tmp_path / "out"

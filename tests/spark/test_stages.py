@@ -1,4 +1,4 @@
-"""Stages go on from a state, and a state can name nothing but parts of stages."""
+"""Stages resume from a state, and a state can name nothing but parts of stages."""
 
 import os
 import pickle
@@ -19,7 +19,7 @@ from zmtpsniff.spark.stages import Stages, UnkeptStageError
 
 
 def told(path: Path, settings: Settings, goes_on: bool) -> list[AnyEvent]:
-    """The events of a capture after stages that go on from a state behind each of its events, or do not."""
+    """The events of a capture after stages that resume from a state behind each of its events, or do not."""
     stages = Stages(settings)
     flows: set[int] = set()
     found: list[AnyEvent] = []

@@ -85,7 +85,7 @@ def check(
 ) -> None:
     """All that the programs logged is in the records, in order and once, and nothing else is.
 
-    Connections may end in any of these ways. What is under CURVE is as the rest if it ``is_decrypted``.
+    Connections may end in any of these ways. Messages under CURVE are as the rest if they are ``is_decrypted``.
     """
     records = [record for record in records if is_with(record, host)]
     for port, name in [(peers.CONTROL_PORT, "control"), *enumerate(exchanges, peers.FIRST_PORT)]:

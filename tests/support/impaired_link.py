@@ -213,8 +213,8 @@ class DroppedError(Exception):
 class LostEndError(Exception):
     """The link lost a RST, which nobody repeats: behind it no capture can show how that connection ended.
 
-    Who waits for that end, in FIN-WAIT-2, does so for a minute. Which frames are lost depends on how busy the machine
-    is, for that decides how many there are.
+    A program that waits for that end, in FIN-WAIT-2, does so for a minute. Which frames are lost depends on how busy
+    the machine is, for that decides how many there are.
     """
 
 

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# What is imported late, by zmtpsniff or by what it needs, and looks at the system.
+# Modules that zmtpsniff or its packages import late, and that look at the system.
 EARLY = (
     "asyncio", "cbor2", "click", "concurrent.futures", "ctypes", "importlib.metadata", "lark", "lzma", "mmap",
     "msgspec", "multiprocessing", "platform", "re2", "rich.console", "rich.progress", "rich.table", "rich.text",

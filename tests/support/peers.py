@@ -166,7 +166,7 @@ def _await_end(sub: LoggedSocket, control: LoggedSocket) -> None:
 
 
 def _publish(pub: LoggedSocket, control: LoggedSocket) -> None:
-    # What was published before the last subscription came is not sent; the client's log tells what was.
+    # Publications before the last subscription came are not sent; the client's log tells what was.
     for sync in (b"sync 1", b"sync 2"):
         while not control.socket.poll(10):
             pub.socket.send(sync)

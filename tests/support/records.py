@@ -26,7 +26,7 @@ def content(path: Path) -> bytes:
 def offsets(octets: bytes) -> list[int] | None:
     """Of each packet, in order: where its record of pcap or block of pcapng begins; None if these octets are neither.
 
-    What is cut short at the end is no record.
+    Octets that are cut short at the end are no record.
     """
     if octets.startswith(_SECTION):
         return _blocks(octets)

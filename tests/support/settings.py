@@ -3,6 +3,6 @@
 from zmtpsniff.engine.settings import Settings
 
 WIRE = Settings(patterns=False, payload=False)
-"""What the wire says."""
+"""Facts of the wire alone."""
 RELATIONS = Settings(payload=False)
 """And what messages mean to each other."""

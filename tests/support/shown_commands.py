@@ -54,7 +54,7 @@ POLICY = 'include = ["protocol"]\n'
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
 _TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
 _PEER = f'"{sys.executable}" -m zmtpsniff replay capture.pcap --patience 60'  # the other side of it
-# What stands in for programs that would go on for ever or are of other machines.
+# Stand-ins for programs that would never end or are of other machines.
 _PROGRAMS = {
     "zmtpsniff": f"""
 case " $* " in

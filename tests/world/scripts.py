@@ -269,7 +269,7 @@ def _pipelined(script: Script, count: int) -> None:
             elif envelope == "delimiter":
                 head = (b"",)
             request = script.message(asks, *head, script.body(b"q"))
-            # What it has read so far does not matter to a program that does not wait.
+            # A program that does not wait need not have read anything.
             needs = 0 if random.random() < 0.7 else None
             waiting.append((request, head, script.flush(asks, _greeted(script, asks) if needs == 0 else None)))
         else:
@@ -310,7 +310,7 @@ def _publish(script: Script, count: int) -> None:
         if chance < 0.05 and topics:
             subscribe()
         elif chance < 0.1 and len(active) > 1:
-            # What the publisher sends until it has read this still matches what it knows of.
+            # Until the publisher has read this, its messages still match the subscriptions that it knows.
             topic = active.pop(0)
             script.subscribe(reader, topic, "cancel")
             after = script.flush(reader, needs=_greeted(script, reader))

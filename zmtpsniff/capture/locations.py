@@ -42,7 +42,7 @@ def local_path(location: str) -> str | None:
 
 
 def is_special(location: str) -> bool:
-    """Whether a path or URL names a local FIFO, socket or device. Who reads one may wait for ever."""
+    """Whether a path or URL names a local FIFO, socket or device. Reading one may wait for ever."""
     local = local_path(location)
     try:
         mode = 0 if local is None else os.stat(local).st_mode

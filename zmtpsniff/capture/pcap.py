@@ -28,8 +28,8 @@ MAGICS: dict[bytes, tuple[str, int, int]] = {
 def read_pcap(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[Block]:
     """Check the file header and return the packets that follow it, a block for every piece that the stream delivers.
 
-    ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
-    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError.
+    ``data`` is the beginning of the file as far as it was read to see the magic number. Faults after the header go to
+    ``source.faults``; a header that is not whole or of another version raises CaptureError.
     """
     order, unit, header = MAGICS[data[:4]]
     data = stream.extend(data, HEADER_SIZE)

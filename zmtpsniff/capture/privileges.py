@@ -1,4 +1,4 @@
-"""Gives up root: a program that sudo started goes on as the user who called sudo."""
+"""Gives up root: a program that sudo started continues as the user who called sudo."""
 
 import os
 import sys

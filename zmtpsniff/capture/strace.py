@@ -43,7 +43,7 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 _BASE = b"iov_base="
 _SOCKET = re.compile(rb"UNIX|TCP|socket:|SOCK")
 
-# What -yy shows of descriptors: inodes of this end and the other; addresses of both.
+# Parts of descriptors that -yy shows: inodes of this end and the other; addresses of both.
 _UNIX = re.compile(rb"(?:UNIX[A-Z-]*|socket):\[(\d+)(?:->(\d+))?")
 _TCP = re.compile(rb"TCP(?:v6)?:\[([0-9a-f.:\[\]]+)->([0-9a-f.:\[\]]+)\]")
 _PORT = re.compile(rb"sin6?_port=htons\((\d{1,5})\)")

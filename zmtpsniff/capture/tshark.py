@@ -46,7 +46,7 @@ _NOT_ITS_WORK = (
 )
 # These preferences decide which segments there are, so they overrule the user's own.
 _NEEDED = ("ip.defragment:TRUE", "ipv6.defragment:TRUE", "ip.tso_support:TRUE", "ipv6.tso_support:TRUE")
-# What TLS needs: a record may be of several segments, in any order. tshark shows what it decrypts as data, unless it
+# Options for TLS: a record may be of several segments, in any order. tshark shows what it decrypts as data, unless it
 # takes it for something that it knows, by port or looks; zmtpsniff wants the octets (WebSocket begins as HTTP).
 _FOR_TLS = (
     *("-o", "tcp.desegment_tcp_streams:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE"),
@@ -113,7 +113,7 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
         return await self.process.stdout.read(_CHUNK)
 
     async def stop(self) -> int:
-        """End it if it runs, with force if it does not obey; returns its exit status. Nothing is left of it."""
+        """End it if it runs, with force if it does not obey; returns its exit status. No process is left."""
         assert self.process is not None
         for end in (self.process.terminate, self.process.kill):
             if self.process.returncode is None:
@@ -225,11 +225,11 @@ class TsharkFiles(SourceState):
 def open_with_tshark(
     names: Sequence[str], options: Sequence[str] = (), decrypted: Plaintexts | None = None
 ) -> TsharkFiles:
-    """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are arguments of it.
+    """Name capture files, ``-`` for standard input, that tshark shall read; ``options`` are its arguments.
 
-    What it decrypts of TLS goes to ``decrypted``; None if nothing shall be.
+    Octets that it decrypts from TLS go to ``decrypted``; None: it decrypts nothing.
 
-    Raises CaptureError for a file that cannot be opened. What tshark says against a file is told by batches().
+    Raises CaptureError for a file that cannot be opened. batches() tells what tshark says against a file.
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")

@@ -45,7 +45,7 @@ class Check:
         self.totals: Capture | None = None  # the last record, once it has come
         self.span = Span()
         endpoints = [rule.endpoint for rule in rules if rule.endpoint is not None]
-        # What the demands made of services ask is summed up once for all of them.
+        # One sum by service answers all demands that are made of services.
         self._services = Services(limits_of(endpoints)) if endpoints else None
         self._diagnosis = diagnosis
         if diagnosis is None and any(rule.kind == "no_findings" for rule in rules):

@@ -60,7 +60,7 @@ class Spans:
             self._tell(way)
 
     def close(self) -> None:
-        """Send the waiting spans. What a collector does not take within some seconds is lost; that may raise Error."""
+        """Send the waiting spans. A span that the collector does not take in time is lost; that may raise Error."""
         for way in self._ways.finish():
             self._tell(way)
         self._processor.shutdown()

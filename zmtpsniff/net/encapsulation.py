@@ -1,11 +1,11 @@
 """Headers in front of IP, of links and of tunnels: what follows each header, and where it begins.
 
-What follows is a number. An EtherType stands for itself. Numbers of other registries have the bits of their registry
-above them: ``IP_PROTOCOL | 47`` is GRE in IP. ``HEADERS`` has a function for each header that this module reads. The
-function takes the captured octets, the place where the header begins, and the place where the packet ended on the
-wire. It returns what follows and where. If nothing follows, it returns a negative number that says why: ``CUT``,
-``MALFORMED``, or ``~number`` for a header of this kind with unknown contents. Each header has at least one octet. So
-taking them off ends, in time linear in the packet.
+The protocol of the octets behind a header is a number. An EtherType stands for itself. Numbers of other registries have
+the bits of their registry above them: ``IP_PROTOCOL | 47`` is GRE in IP. ``HEADERS`` has a function for each header
+that this module reads. The function takes the captured octets, the place where the header begins, and the place where
+the packet ended on the wire. It returns what follows and where. If nothing follows, it returns a negative number that
+says why: ``CUT``, ``MALFORMED``, or ``~number`` for a header of this kind with unknown contents. Each header has at
+least one octet. So taking them off ends, in time linear in the packet.
 
 IP itself is read by ``packets.py``, which also looks for tunnels in it.
 """

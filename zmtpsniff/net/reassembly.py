@@ -25,7 +25,7 @@ MODULO = 1 << 32
 HALF = 1 << 31
 UNBOUNDED = 1 << 62  # a stream offset that means: nobody knows what the sender had seen
 
-# What a kept segment costs beside its octets. It bounds the memory of many tiny segments, too.
+# Memory of a kept segment, in octets, beside its own. It bounds the memory of many tiny segments, too.
 SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 RECENT_SEGMENTS = 16
@@ -331,7 +331,7 @@ class Direction(Part, Generic[Owner]):
         self.floor = min(self.offset, self.acked) - 1
 
     def swallow(self, seq: int, length: int) -> None:
-        """Take late octets of an ended flow. Nobody wants them, but they must not begin another flow."""
+        """Take late octets of an ended flow. No reader wants them, but they must not begin another flow."""
         end = (seq + length) % MODULO
         if self.next is None or distance(end, self.next) > 0:
             self.next = end
@@ -428,7 +428,7 @@ class Direction(Part, Generic[Owner]):
             waiting.append(segment)
             self._account(len(segment.payload) + SEGMENT_COST)
             return
-        # What waits is sorted and free of overlaps: those that overlap the segment are neighbours.
+        # Waiting segments are sorted and free of overlaps: those that overlap the segment are neighbours.
         first = bisect_right(waiting, segment.offset, key=_OFFSET)
         if first and waiting[first - 1].end > segment.offset:
             first -= 1

@@ -10,7 +10,8 @@ Segments without octets count, too: a side that only receives sends no others.
 
 Files that have no connection in common with the first one are compared with others that do; the differences add up.
 
-A clock that is too fast delays segments in both directions more and more. What one direction has more of is a queue.
+A clock that is too fast delays segments in both directions more and more. A delay that one direction has more of is a
+queue.
 
 Files that one host recorded one after the other have one clock. In these, all segments have that host at one end.
 """

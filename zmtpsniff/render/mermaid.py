@@ -16,7 +16,7 @@ _PLAIN = frozenset(" .,:_-/()'\"=+*!?|~^@[]")
 class MermaidRenderer(TextRenderer):
     """Writes a line for every event to a text stream: an arrow from its sender to its receiver, or a note.
 
-    A socket becomes a participant when it first says something. What is left out: comments, shares of workers.
+    A socket becomes a participant when it first says something. The drawing has no comments and no shares of workers.
     """
 
     def __init__(self, stream: TextIO, max_bytes: int = DEFAULT_MAX_BYTES, show_secrets: bool = False) -> None:

@@ -181,7 +181,7 @@ class _Drawing:
     # ------------------------------------------------------------------ tables
 
     def _connections(self, rows: list[ConnectionRow]) -> None:
-        """A line a connection, with what each side sent. What most have in common is said once, above."""
+        """A line a connection, with what each side sent. Words that most have in common stand once, above."""
         protocols, ends = Counter(map(_protocol, rows)), Counter(ENDS[row.end] for row in rows)
         (usual, _), (usual_end, _) = protocols.most_common(1)[0], ends.most_common(1)[0]
         differs = [title for title, kinds in (("Protocol", protocols), ("End", ends)) if len(kinds) > 1]

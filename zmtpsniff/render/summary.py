@@ -69,7 +69,7 @@ class SummaryRenderer(TextRenderer):
         From ``verbosity`` 1 on all frames and topics are shown, what greetings and subscriptions say by their encoding,
         and times are in nanoseconds. Frames that hold a password are left out unless ``show_secrets``. What peers say
         is cut to fit ``width`` columns, those of a terminal, and may fill them; None: as long as ``max_bytes`` lets it.
-        What zmtpsniff itself says only once, of a problem or of a whole connection, goes on in a second line instead.
+        A longer text about a problem or a whole connection, which zmtpsniff says only once, continues in a second line.
         Columns are ``aligned``, or have one blank between them.
         """
         super().__init__(stream)

@@ -174,7 +174,7 @@ class TreeRenderer(TextRenderer):
                 for name, value in fields
                 if not (name.lower() == "socket-type" and told) and not (name.lower() == "identity" and value == b"")
             ]
-            # Nobody reads what is encrypted; its length tells something.
+            # Encrypted octets say nothing to a reader; their length does.
             fields = [
                 (name, f"{len(value)} octets" if name in _SEALED and not isinstance(value, str) else value)
                 for name, value in fields

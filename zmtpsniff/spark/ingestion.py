@@ -173,7 +173,7 @@ def follow(
     connection comes once it is over, or idle for ``run.options.idle_seconds``. ``report`` is called after each run that
     found something. With ``once`` it ends when what is there has been taken. Raises as :func:`ingest`.
 
-    What the tables have is all that is known of the files: there is no other record that could differ from them.
+    The tables are the only record of the files, so no other one can differ from them.
     """
     run = run._replace(options=run.options._replace(tells_open=False))
     quiet_at = time.monotonic()
@@ -194,8 +194,8 @@ def follow(
 def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = None) -> int:
     """Add provisional rows on open connections of series whose latest file was written ``idle_seconds`` ago.
 
-    ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
-    again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
+    ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. Rows that the tables have are
+    not told again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.
     """
     before_ns = (time.time_ns() if now_ns is None else now_ns) - nanoseconds(run.options.idle_seconds)
 

@@ -220,7 +220,7 @@ class Stages:
     def put_aside(self, flows: Iterable[int]) -> dict[int, bytes]:
         """Give away what only these flows need, to :meth:`take_up` before their next events; raises UnkeptStageError.
 
-        What is told once time has passed stays here.
+        Events that are told once time has passed stay here.
         """
         names = _names(self._common())
         found: dict[int, bytes] = {}

@@ -105,7 +105,7 @@ def _sql(hint: Any) -> str:
 def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
     """The columns of the fields of a record, but for ``flow``, which ``conn_id`` stands for, and payloads.
 
-    What has a value for each side of a connection has a column for each; so has what a side announces.
+    A field with a value for each side of a connection has a column for each; so has what a side announces.
     """
     for field in record_fields(record):
         if field.name in _NO_COLUMNS:

@@ -1,8 +1,8 @@
 """Octets and strings from the network, made safe and readable for people.
 
-What comes from the network may hold anything: escape sequences that recolour or rewrite a terminal, characters that
-turn the direction of the text, characters nobody can see. None of that may reach a terminal, so all that is shown to
-a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex_dump` (octets) on its way out.
+Octets from the network may hold anything: escape sequences that recolour or rewrite a terminal, characters that
+turn the direction of the text, characters nobody can see. Such characters must not reach a terminal, so all that is
+shown to a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex_dump` (octets) on its way out.
 """
 
 import codecs

@@ -211,7 +211,7 @@ def test_who_waits_is_named_as_waiting() -> None:
 
 
 def test_nobody_waits_for_a_job() -> None:
-    """Its sender goes on; neither a worker that stops nor the end of the last one makes it wait."""
+    """Its sender continues; neither a worker that stops nor the end of the last one makes it wait."""
     (stopped,) = [one for one in diagnose(SYSTEMS / "worker_stops.pcap.gz") if one.severity == "error"]
     assert stopped.summary.endswith(" passed none of them on, after it had passed on 24")
     scene = Scene()
@@ -281,7 +281,7 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
     [("window", 10_000, "note"), ("unacknowledged", 10_000, "note"), ("window", 10, "error"), (None, 0, "error")],
 )
 def test_a_worker_whose_sink_takes_nothing_waits_for_it(cause: Cause | None, until_ms: int, severity: str) -> None:
-    """What the worker sends waits at its own host. A sink that had no room at an earlier time explains nothing."""
+    """Messages of the worker wait at its own host. A sink that had no room at an earlier time explains nothing."""
     scene = Scene()
     worker, sink = "10.0.1.1:40001", "10.0.2.1:6666"
     scene.connect(1, "10.0.1.1:40000", "10.0.0.1:5555", types=("PULL", "PUSH"))

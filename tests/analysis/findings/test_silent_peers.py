@@ -42,7 +42,7 @@ def beats(until: float = END, each: float = 0.5, since: float = 0, last_size: in
 
 
 def jobs(until: float = END, each: float = 0.4, takes: float = 0.1, given_until: float = END) -> list[Said]:
-    """Work that a ROUTER gives, and results of it until some time."""
+    """Work that a ROUTER gives, and its results until some time."""
     given = [Said(1 + each * place, True) for place in range(round((given_until - 1) / each))]
     return [Said(0.5, False), *given, *(Said(one.time + takes, False) for one in given if one.time + takes < until)]
 

@@ -18,7 +18,7 @@ from zmtpsniff import decode_as
 from zmtpsniff.filters import compile_filter
 
 _LEAST = 8  # messages
-# What is told of each: the right types, or that these are the lookalikes, or nothing.
+# The result for each: the right types, or that these are the lookalikes, or nothing.
 TOLD = {
     "requests_fast": "right",
     "requests_of_three": "right",

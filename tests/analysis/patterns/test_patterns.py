@@ -46,7 +46,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "proxy": [("request-unanswered", "warning", 61), ("request-unanswered", "warning", 62)],
     "forwarder": [("slow-joiner", "note", 46)],
 }
-# What a handshake that never ends has beside what patterns find.
+# Problems of a handshake that never ends, beside those that patterns find.
 OF_HANDSHAKES = {"greeting-truncated", "handshake-incomplete"}
 
 

@@ -33,7 +33,7 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _UP = 0x8913, 0x8914, 1
 
 
 def in_a_namespace(function: Callable[[], list[Packet]]) -> list[Packet]:
-    """What a function returns that runs in a network namespace of its own, where nobody else has interfaces."""
+    """Run a function in a network namespace of its own, where no other test has interfaces; returns its result."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def run() -> list[Packet]:
@@ -64,7 +64,7 @@ def own_interface(kind: int) -> Iterator[tuple[str, int]]:
 
 
 def captured(engine: ScapyEngine, seconds: float = 0.3) -> list[Packet]:
-    """What the engine has after so long."""
+    """The packets that the engine has after so long."""
     threading.Timer(seconds, engine.stop).start()
     payloads = (piece.payload for piece in engine.pieces())
     return [packet for batch in engine.packets(payloads) for packet in batch]

@@ -16,7 +16,7 @@ from zmtpsniff.render import make_renderer
 
 
 def payload(*frames: bytes) -> Payload | None:
-    """What the built-in dissectors say to a message."""
+    """The payload that the built-in dissectors find in a message."""
     (event,) = given(built_in(), list(frames))
     assert isinstance(event, Message)
     return event.payload

@@ -9,7 +9,7 @@ from dissectors.zmtp.buffer import Buffer
 
 
 class Lines:
-    """Reads what a length octet says, and waits for the rest of it."""
+    """Reads as many octets as a length octet says, and waits for the rest."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer

@@ -72,7 +72,7 @@ def of(kind: type[AnyEvent], events: list[AnyEvent], side: int) -> list[AnyEvent
 
 
 def facts(events: list[AnyEvent]) -> list[object]:
-    """What events say, side by side, without where in the capture they were found."""
+    """The content of events, without their places in the capture."""
     shown: list[object] = []
     for side in (0, 1):
         for event in events:

@@ -81,7 +81,7 @@ def in_clear() -> Sent:
 
 
 def bare(events: list[AnyEvent]) -> list[object]:
-    """What is said above the handshake, without what depends on octets on the wire."""
+    """The events above the handshake, without what depends on octets on the wire."""
     found: list[object] = []
     for event in events:
         if isinstance(event, Message):
@@ -182,7 +182,7 @@ def test_vectors_of_nacl() -> None:
 
 
 KEY, SHORT, LONG = bytes(range(32)), bytes(7) + b"\2", bytes(range(16))
-# What KEY makes of "plain" under each nonce of 26/CURVEZMQ, computed once with libsodium 1.0.18.
+# The box that KEY makes from "plain" under each nonce of 26/CURVEZMQ, computed once with libsodium 1.0.18.
 BOXES = {
     b"CurveZMQHELLO---" + SHORT: "3accdaa31b53e50f3173129dcaefa0e55660f69cf1",
     b"WELCOME-" + LONG: "b51671c85206eef6ca77ff0d4b22cf7b748b24c525",
@@ -216,7 +216,7 @@ def test_a_box_that_was_changed_is_told_and_costs_itself_alone(place: int) -> No
     events = dissect(sent, curve.ways()["k"])
     assert problems(events) == ["box-not-opened"]
     assert names(events)[-1] == "MESSAGE"
-    # Nobody knows whether the box was a part of the next message.
+    # The capture does not tell whether the box was a part of the next message.
     told = [(event.frames, event.incomplete) for event in events if isinstance(event, Message)]
     assert told == [([b"one"], False), ([b"three"], True), ([b"four"], False)]
 
@@ -412,7 +412,7 @@ def test_a_key_that_comes_late_opens_what_came_before(way: str, late: int) -> No
 
 
 def by_sides(events: list[AnyEvent]) -> list[list[AnyEvent]]:
-    """What each side says; HELLO and WELCOME do not wait, so a key that comes late opens no more in them."""
+    """The events of each side; HELLO and WELCOME do not wait, so a key that comes late opens no more in them."""
     said = [event for event in events if not isinstance(event, Command) or event.name not in ("HELLO", "WELCOME")]
     return [[event for event in said if getattr(event, "src", None) == side] for side in (CLIENT, SERVER)]
 

@@ -1,4 +1,4 @@
-"""What is ZMTP from its first octet on, and what is not: nothing is given out before it is proven.
+"""Streams that are ZMTP from their first octet on, and others: nothing is given out before it is proven.
 
 With ZMTPSNIFF_FAULTS=all a hundred flows of each protocol are looked at.
 """
@@ -182,7 +182,7 @@ def test_one_side_alone_proves_it_by_its_whole_greeting() -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_something_else_beside_a_signature(first: int) -> None:
-    """What is told of it does not depend on who is seen first."""
+    """The events do not depend on the side that is seen first."""
     telnet = b"\xff\xfb\x18\xff\xfb\x20\xff\xfb\x23\xff\xfb\x27"
     sent = [(0, telnet), (1, greeting()[:10])]
     events = dissect([sent[first], sent[1 - first]])

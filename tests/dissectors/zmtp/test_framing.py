@@ -52,7 +52,7 @@ messages = st.lists(several, max_size=8).map(lambda some: [one for one, count in
 @pytest.mark.parametrize("framing", ENCODERS)
 @given(messages=messages, size=st.integers(1, 400), again=st.booleans())
 def test_any_cutting_gives_the_same(framing: int, messages: list[list[bytes]], size: int, again: bool) -> None:
-    """Also if another reader goes on from a snapshot after each piece."""
+    """Also if another reader resumes from a snapshot after each piece."""
     encode = ENCODERS[framing]
     octets = b"".join(
         encode(body, flags=number < len(bodies)) for bodies in messages for number, body in enumerate(bodies, 1)

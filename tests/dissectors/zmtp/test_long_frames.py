@@ -37,7 +37,7 @@ def floats_body(random: Random, length: int) -> bytes:
 
 
 def image_body(random: Random, length: int) -> bytes:
-    """What a JPEG looks like: random octets, and after each 0xff another."""
+    """A body like a JPEG: random octets, and after each 0xff another."""
     return (b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1" + random.randbytes(length).replace(b"\xff", b"\xff\0"))[:length]
 
 
@@ -77,7 +77,7 @@ def relay(source: socket.socket, sink: socket.socket, side: int, pieces: list[Pi
 
 @cache
 def recorded(pattern: str, kind: str, length: int, count: int) -> Conversation:
-    """What two peers of libzmq send each other: ``count`` messages of about ``length`` octets."""
+    """The octets of two peers of libzmq: ``count`` messages of about ``length`` octets."""
     random = Random(f"{pattern}{kind}")
     client_type, server_type = {"push": (zmq.PUSH, zmq.PULL), "req": (zmq.REQ, zmq.REP), "pub": (zmq.SUB, zmq.PUB)}[
         pattern
@@ -149,7 +149,7 @@ def many(version: int, body: Callable[[Random, int], bytes], length: int, count:
 
 
 def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) -> tuple[list[AnyEvent], ZmtpConnection]:
-    """What is said of a side of which the capture has all from ``at`` on."""
+    """The events of a side of which the capture has all from ``at`` on."""
     events: list[AnyEvent] = []
     connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False), LIMITS, forced)
     for number, begin in enumerate(range(at, len(stream), size), 1):
@@ -198,7 +198,7 @@ def test_a_hole_in_a_long_body_does_not_lose_where_it_leads() -> None:
 
 
 def test_a_hole_of_unknown_length_loses_all_places() -> None:
-    """What comes behind it is not where a header before it led, though there is a frame at just that distance."""
+    """The next frame is not where a header led, though there is a frame at just that distance."""
     random = Random(5)
     long, rest = frame(random.randbytes(2 * MIB)), random.randbytes(2 * MIB)
     connection = ZmtpConnection([], 1, "a:1", "b:2", (False, False), LIMITS)

@@ -29,7 +29,7 @@ BODIES: tuple[Body, ...] = (text_body, json_body, binary_body)
 
 
 def begin_late(sent: list[SentSegment], random: Random, side: int | None = None) -> list[SentSegment]:
-    """What a capture has that begins somewhere in the first half, perhaps of one side alone."""
+    """The rest of a capture that begins somewhere in the first half, perhaps of one side alone."""
     kept = [one for one in sent if side is None or one.side == side]
     octets = sum(len(one.payload) for one in kept)
     skip = random.random() * octets / 2

@@ -25,7 +25,7 @@ def pair(starts: bool = True, forced: int | None = None) -> tuple[Opening, Openi
 
 
 def facts(one: Opening, octets: bytes, proven: bool = True) -> Iterator[str]:
-    """What one side's octets tell, all there at once."""
+    """The events of one side's octets, which come all at once."""
     one.proven = proven
     position = 0
     while position < len(octets):

@@ -76,7 +76,7 @@ def cut(raw: list[bytes], random: Random) -> list[bytes]:
 
 
 def lossy(version: int, segments: Iterable[bytes], lost: Callable[[int], bool]) -> list[AnyEvent]:
-    """What is said of segments of which some are lost."""
+    """The events of segments of which some are lost."""
     events, connection = opened(version)
     events.clear()
     missing = 0
@@ -156,7 +156,7 @@ def test_a_command_does_not_say_that_a_message_begins() -> None:
 
 
 def test_false_frames_are_left_again() -> None:
-    """What looks like a few frames and then cannot be one is no reason to read on."""
+    """Octets that look like a few frames, and then cannot be one, are no reason to read on."""
     events, connection = opened(3)
     events.clear()
     half = connection.client
@@ -244,7 +244,7 @@ def test_a_window_of_many_places_reads_few_frames() -> None:
 
 
 def test_one_segment_that_is_longer_than_a_window() -> None:
-    """No segment begins in the window that is kept of it."""
+    """No segment begins in the window that is kept of the body."""
     octets = b"".join(frame(b"%d" % number * 10) for number in range(20_000))
     found = resync.find_frames(octets[5:100_000], [], 2, known=True)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What frames mean, given to a session by themselves."""
+"""The meaning of frames that a session gets by themselves."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_only_a_subscriber_subscribes(client: bytes, server: bytes, subscribes: 
 
 
 def test_what_is_left_of_a_message() -> None:
-    """A part of it is missing; then its end does not come."""
+    """A part of the body is missing; then its end does not come."""
     one, _, out = pair(None)
     one.frame(MORE, Cut(b"x", 9), False)
     assert not one.look()

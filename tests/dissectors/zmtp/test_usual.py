@@ -103,7 +103,7 @@ def test_a_connection_that_is_asked_for_knows_what_came() -> None:
 
 
 def _talk(random: Random) -> list[tuple[int, bytes]]:
-    """A conversation that begins as most do, and goes on in some way."""
+    """A conversation that begins as most do, and continues in some way."""
     sides = [random.choice(KINDS) for _ in range(2)]
     if random.random() < 0.7:
         sides = random.choice([[b"REQ", b"REP"], [b"PUSH", b"PULL"], [b"SUB", b"PUB"], [b"DEALER", b"ROUTER"]])

@@ -98,7 +98,7 @@ def test_a_hole_costs_what_refers_to_it(answer: str) -> None:
     lost, after, uncompressed = writer.write(b"\0" + random), writer.write(b"\0" + random[:500]), message(1, b"plain")
     holed: list[Said] = [(1, lost[:1000]), (1, 5000), (1, lost[6000:] + after + uncompressed)]
     out = dissect([*upgrade(answer), *ready, *holed], "open")
-    # What comes next may be the end of the message that is lost.
+    # The next frame may be the end of the message that is lost.
     read = [(random[:500], True), (b"plain", False)] if answer == NO_TAKEOVER else [(b"plain", True)]
     assert [(event.frames[-1], event.incomplete) for event in out if isinstance(event, Message)] == read
     assert problems(out) == ["capture-gap", "websocket-compression"]
@@ -175,7 +175,7 @@ def test_so_many_windows_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -
     inflaters = [deflate.Inflater(takeover=True) for _ in range(5)]
     assert [one.inflate(first, 9999) for one in inflaters] == [(body, 2000)] * 5
     assert [one.inflate(second, 9999) for one in inflaters] == [None] * 2 + [(body, 2000)] * 3
-    # Who needs none, or is gone, does not count.
+    # An inflater that needs no window, or is gone, does not count.
     assert deflate.Inflater(takeover=False).inflate(first, 9999) == (body, 2000)
     del inflaters[3:]
     more = [deflate.Inflater(takeover=True) for _ in range(2)]

@@ -250,7 +250,7 @@ class CopyStream(msgspec.Struct, eq=False):
             comparison.dissolve()
 
     def end(self, until_ns: int, stalled: bool) -> None:
-        """Its connection is over. What others get later may still show that they lost something."""
+        """Its connection is over. Later messages of other subscribers may still show that they lost something."""
         if self.publisher.streams.pop(self.flow, None) is not None:
             self.publisher.free.append(self.place)
         is_idle = not stalled and until_ns - self.last_ns > _IDLE_NS

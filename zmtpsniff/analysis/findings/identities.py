@@ -5,7 +5,8 @@ Theory
 
 A ROUTER knows its peers by their identities. If a second one comes with an identity that is in use, libzmq leaves both
 connected, and only one of them is its peer: the first, or with ZMQ_ROUTER_HANDOVER the last. It never reads what the
-other one sends, and sends it nothing. Neither program learns of it. What each sent and got shows which of them it is.
+other one sends, and sends it nothing. Neither program learns of it. The messages that each sent and got show which of
+them it is.
 
 A program that closes its socket and makes a new one at once may come back before the ROUTER has let go of the old
 connection. Then the ROUTER ignores the new one: nothing that it sends goes on, while the messages of others do. Where

@@ -4,7 +4,7 @@ Theory
 ------
 
 When a connection comes back, libzmq sends all subscriptions of the socket again, one behind the other, in the order of
-their octets. They go through the same queue as everything that the socket sends. What exceeds its mark (ZMQ_SNDHWM) is
+their octets. They go through the same queue as everything that the socket sends. Beyond its mark (ZMQ_SNDHWM) they are
 dropped without a word (libzmq#4064), and the subscriber gets nothing of these topics any more.
 
 A program that starts anew may subscribe to less. So the new connection must have a part of the topics of the old one

@@ -4,8 +4,8 @@ Theory
 ------
 
 A ROUTER and its DEALERs may send one-way messages both ways: work and results, with heartbeats between them. No message
-is the reply to another one. Then silence alone proves nothing. Who has no work says nothing, and so does a client that
-has no question. Two things tell more.
+is the reply to another one. Then silence alone proves nothing. A worker without work says nothing, and so does a client
+that has no question. Two things tell more.
 
 Work piles up. A worker that said something after every few messages to it, and then says nothing while twice as many
 come as ever before, has stopped, if others of the same ROUTER go on to take messages and to speak. A subscriber, and a

@@ -5,8 +5,8 @@ Theory
 
 Such sockets put no delimiter in front, and several requests are under way. Then a field of both bodies tells which
 reply is whose: ``"id": 7``, the second item of MessagePack-RPC, a frame with a number, a word of a binary header.
-Nobody says which field that is. So it is learnt from messages of one *form* (they have the same fields, and name the
-same method) and those of another form that repeat their values:
+No specification says which field that is. So it is learnt from messages of one *form* (they have the same fields, and
+name the same method) and those of another form that repeat their values:
 
 - nearly each message of the one form has a new value, and nearly each of the other repeats one that waits;
 - the values are no accident. Two programs that count their own heartbeats have equal numbers, too. So they do not come

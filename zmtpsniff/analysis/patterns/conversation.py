@@ -63,7 +63,7 @@ class RoomShare:
 class Rules:
     """A pattern on one connection. It overrides the methods for the events that it needs.
 
-    What it does with an event must not depend on how often :meth:`pass_time` was called before: a capture that is read
+    The response to an event must not depend on how often :meth:`pass_time` was called before: a capture that is read
     in one piece gives the same problems as one that is watched live.
     """
 

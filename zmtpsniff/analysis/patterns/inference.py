@@ -3,10 +3,10 @@
 Theory
 ------
 
-ZMTP 1.0 has no socket types, and neither has a connection whose handshake came before the capture began. What a socket
-sends gives it away, if it is watched for long enough. An inference is right or silent: it says nothing while another
-explanation is as good. If a socket of one other type can send the very same octets, the inference names that type,
-too: the lookalike.
+ZMTP 1.0 has no socket types, and neither has a connection whose handshake came before the capture began. The messages
+of a socket give its type away, if it is watched for long enough. An inference is right or silent: it says nothing while
+another explanation is as good. If a socket of one other type can send the very same octets, the inference names that
+type, too: the lookalike.
 
 - REQ and REP take turns, strictly, and every message has an empty frame in front. DEALER and ROUTER do the same if
   their programs play REQ or REP: these are the lookalikes. Such programs mostly give their sockets identities, so
@@ -59,7 +59,7 @@ _OUTLETS = 128  # connections of one sender that are compared
 _ANNOUNCED = 2000  # sockets; one that announces its type to a new peer is new
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
-# What replies repeat of their requests, in the first octets of the last frame.
+# Words that replies may repeat from their requests, in the first octets of the last frame.
 _WORD = re.compile(rb"\d+|[^\W\d]{4,}")
 _WORDS_OCTETS = 256
 _REPEATED = 2  # times that are no accident

@@ -11,7 +11,7 @@ A socket is a program of its own at first. Programs are only ever merged, never 
 not come here (``Hop.shows_program``). The first socket of a program names it as long as anything is known of it; others
 are forgotten some time after they were closed.
 
-What a program is shows in what it did so far:
+The behaviour of a program so far shows its role:
 
 - it *passes on* once it sent a message to another socket than the one that it came from (``longest_relay_ns``);
 - it *answers* once it replied on the connection of a request (``answers``);

@@ -89,4 +89,4 @@ class Engine(SourceState, Protocol):
         """
 
     def close(self) -> None:
-        """End it, if need be by force. When this returns, nothing of it is left."""
+        """End the program, if need be by force. When this returns, no process is left."""

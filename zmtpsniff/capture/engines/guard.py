@@ -32,7 +32,7 @@ PIPE_OCTETS = 1 << 20  # the most that users are given by default
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back signals that end us: a program that has no guard yet would go on without us."""
+    """Hold back signals that end us: a program that has no guard yet would outlive us."""
     came: list[int] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
@@ -95,7 +95,7 @@ class GuardedProcess:
         self._tell(b"report\n")
 
     def close(self) -> None:
-        """End the program, with force if it does not obey; when this returns nothing of it is left."""
+        """End the program, with force if it does not obey; when this returns, no process is left."""
         self.stop()
         self._await_end()
         self._tell(b"kill\n")  # whatever it has started, too

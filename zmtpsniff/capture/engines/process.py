@@ -127,7 +127,7 @@ class ProcessEngine:
             self._process.stop()
 
     def close(self) -> None:
-        """End the program, with force if it does not obey; none of it is left."""
+        """End the program and all its processes, with force if it does not obey."""
         self._stopped = True
         if self._process is not None:
             self._process.close()

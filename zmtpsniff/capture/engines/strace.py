@@ -67,7 +67,7 @@ class Tracee:
         return octets
 
     def stop(self) -> None:
-        """Ask the command and its children to end. strace goes on until they have ended.
+        """Ask the command and its children to end. strace runs until they have ended.
 
         If somebody asks again, they are killed. After ten seconds they are killed, too.
         """

@@ -1,6 +1,6 @@
 """The questions of a report in DuckDB's SQL, over the views of :mod:`zmtpsniff.spark.report.vantage`.
 
-None has an order or a limit where hostile peers choose how many groups there are, as they do of names, topics and
+No query has an order or a limit where hostile peers choose how many groups there are, as they do of names, topics and
 addresses: who asks adds them, and only the first rows are ever collected. They also choose the lengths that their
 frames claim, so sums of these must not fail: they are made of 128 bits, and cut. Windows have sums where a count with
 FILTER would say the same, for DuckDB takes twenty times as long for that.

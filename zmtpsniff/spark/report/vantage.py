@@ -5,8 +5,8 @@ translates addresses has it twice. Tables keep the rows of all of them. The quer
 ``all_connections``, ``all_messages`` and so on, and those of them that come later over those before. Spark and DuckDB
 take them all as they are, Polars those up to ``captures``.
 
-The clocks of two hosts. What one end sends to the other is captured there later by what the network takes and by how
-much the clock there is ahead; in the other direction by what the network takes less that. So with the quickest of both
+The clocks of two hosts. A packet from one end to the other is captured there later by the network's time plus the lead
+of the clock there; in the other direction by the network's time minus that lead. So with the quickest of both
 directions, in ten seconds, the difference of the clocks is half of the difference, if the network is as quick in both
 (as NTP has it, RFC 5905, section 8), and in no case more than half of the round trip away. A line through these is the
 drift. Which of the two is nearer to the client is what the greetings say, which cross each other within a round trip.
