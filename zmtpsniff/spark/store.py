@@ -213,13 +213,9 @@ class Store:
             else None,
         )
 
-    def paths(self, name: str, first: str | None = None, last: str | None = None) -> list[str]:
-        """The files of a table, below its folder. If they have a date, only those from one day to another."""
-        return [
-            path
-            for path, one in _actions(self.opened(name)).items()
-            if one["date"] is None or (first or "") <= one["date"].isoformat() <= (last or "9999")
-        ]
+    def paths(self, name: str) -> list[str]:
+        """The files of a table, below its folder."""
+        return list(_actions(self.opened(name)))
 
     def days(self, name: str, small: int) -> list[date]:
         """The days for which a table has several files of less than ``small`` octets."""

@@ -6,6 +6,7 @@ puts aside on disk what does not fit into memory.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -13,10 +14,10 @@ import duckdb
 
 from zmtpsniff.errors import one_line
 from zmtpsniff.spark.report.vantage import ELSEWHERE, views
-from zmtpsniff.spark.report.views import conditions
 from zmtpsniff.spark.session import NoTablesError, SparkError
 from zmtpsniff.spark.store import Store
-from zmtpsniff.spark.tables import TABLES, arrow_schema
+from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
+from zmtpsniff.words.durations import NS
 
 Row = dict[str, Any]
 
@@ -33,7 +34,7 @@ class Snapshot:
             if known is None:
                 raise NoTablesError(folder)
             database.register(f"files_{table}", _with_all_columns(table, store.dataset(table, known)))
-            wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
+            wanted = " AND ".join(_conditions(table, since_ns, until_ns)) or "true"
             database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")
         queries = views(since_ns or 0)
         self.keep(ELSEWHERE, queries.pop(ELSEWHERE))
@@ -60,6 +61,34 @@ class Snapshot:
             return rows, 0
         (count,) = self.rows(f"SELECT count(*) AS count FROM ({query})", **arguments)
         return rows[:most], count["count"] - most
+
+
+def _conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
+    """The conditions on the rows of a table that are of the time from ``since_ns`` up to ``until_ns``, as SQL.
+
+    Of connections and captures those are of it that last into it, of subscriptions and commands also those before,
+    since they say what holds then.
+    """
+    begin, end = {
+        "connections": ("start_ns", "end_ns"),
+        "captures": ("first_ns", "last_ns"),
+        "findings": ("first_ns", "last_ns"),
+    }.get(table, ("time_ns", "time_ns"))
+    conditions: list[str] = []
+    if table == "work":  # which has no time
+        return conditions
+    if since_ns is not None and table not in ("subscriptions", "commands"):
+        conditions.append(f"{end} >= {since_ns}")
+        if begin == end:  # rows of things that last are filed under the day on which they begin
+            conditions.append(f"{PARTITION} >= DATE '{_day(since_ns)}'")
+    if until_ns is not None:
+        conditions.append(f"{begin} < {until_ns}")
+        conditions.append(f"{PARTITION} <= DATE '{_day(until_ns)}'")
+    return conditions
+
+
+def _day(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns // NS, UTC).date().isoformat()
 
 
 def _with_all_columns(table: str, files: Any) -> Any:

@@ -5,23 +5,18 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.spark.report.vantage import WORTH_KEEPING, views
 from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
-from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
-from zmtpsniff.words.durations import NS, unix_ns
+from zmtpsniff.spark.tables import TABLES, ddl
+from zmtpsniff.words.durations import unix_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def make_views(
-    session: "SparkSession", folder: str, since_ns: int | None = None, until_ns: int | None = None
-) -> dict[str, "DataFrame"]:
+def make_views(session: "SparkSession", folder: str) -> dict[str, "DataFrame"]:
     """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
 
     They count each connection once, however many captured it; views named ``all_...`` have all rows, and others what
     two captures of a connection say together (see :func:`zmtpsniff.spark.report.vantage.views`).
-    With ``since_ns`` and ``until_ns`` (nanoseconds since the Unix epoch) only rows from the first up to, and without,
-    the second: of connections and captures those that last into that time, of subscriptions and commands also those
-    before, since they say what holds then. Days that are out of it are not read.
     Raises SparkError if there is no table.
     """
     from zmtpsniff.spark.store import Store
@@ -31,13 +26,9 @@ def make_views(
         known = store.table(table)
         if known is None:
             raise NoTablesError(folder)
-        frame = _read(
-            session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
-        )
-        for condition in conditions(table, since_ns, until_ns):
-            frame = frame.where(condition)
+        frame = _read(session, f"{store.location}/{table}", store.paths(table), table)
         frame.createOrReplaceTempView(f"all_{table}")
-    for name, query in views(since_ns or 0, "explode").items():
+    for name, query in views(unnest="explode").items():
         session.sql(query).createOrReplaceTempView(name)
     for name in WORTH_KEEPING:
         session.catalog.cacheTable(name)  # once it is asked for
@@ -64,37 +55,6 @@ def _read(session: "SparkSession", folder: str, paths: list[str], table: str) ->
 def _of_hadoop(location: str) -> str:
     """A path or URL as Hadoop, which opens files for Spark, has it."""
     return f"s3a{location[2:]}" if location.startswith("s3:") else location
-
-
-def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
-    """The conditions on the rows of a table that are of some time, as SQL (see :func:`make_views`)."""
-    begin, end = {
-        "connections": ("start_ns", "end_ns"),
-        "captures": ("first_ns", "last_ns"),
-        "findings": ("first_ns", "last_ns"),
-    }.get(table, ("time_ns", "time_ns"))
-    conditions: list[str] = []
-    if table == "work":  # which has no time
-        return conditions
-    if since_ns is not None and table not in ("subscriptions", "commands"):
-        conditions.append(f"{end} >= {since_ns}")
-        if begin == end:  # rows of things that last are filed under the day on which they begin
-            conditions.append(f"{PARTITION} >= DATE '{_day(since_ns)}'")
-    if until_ns is not None:
-        conditions.append(f"{begin} < {until_ns}")
-        conditions.append(f"{PARTITION} <= DATE '{_day(until_ns)}'")
-    return conditions
-
-
-def _days(table: str, since_ns: int | None, until_ns: int | None) -> tuple[str | None, str | None]:
-    """The first and the last day with rows that may be wanted; None if there is no bound."""
-    lasts = table in ("connections", "captures", "subscriptions", "commands")
-    first = None if since_ns is None or lasts else _day(since_ns)
-    return first, None if until_ns is None else _day(until_ns)
-
-
-def _day(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns // NS, UTC).date().isoformat()
 
 
 def parse_time(text: str) -> int:
