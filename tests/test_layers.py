@@ -47,6 +47,7 @@ ALLOWED = {
     "zmtpsniff/analysis/statistics": {
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.interruptions",
         "zmtpsniff.analysis.ledger",
         "dissectors.batches",
         "dissectors.events",
@@ -227,6 +228,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {
         "zmtpsniff.check",
+        "zmtpsniff.analysis.interruptions",
         "zmtpsniff.analysis.statistics.lengths",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.bodies",

@@ -11,7 +11,7 @@ from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.world.tap import load, save_pcapng
-from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions
+from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions, interruption
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.merge import APART_NS
 
@@ -41,8 +41,9 @@ def apart(folder: Path, first: Sequence[Packet], second: Sequence[Packet], by_ns
 def test_shown_until() -> None:
     interruptions = Interruptions()
     assert interruptions.shown_until(5, 100) == 100
-    interruptions.add(10)
-    interruptions.add(50)
+    for since_ns, until_ns in ((10, 20), (50, 80)):
+        assert interruptions.take(interruption(since_ns, until_ns))
+    assert interruptions.lasted_ns == 40
     assert [interruptions.shown_until(time_ns, 100) for time_ns in (5, 10, 11, 51)] == [10, 10, 50, 100]
     assert interruptions.shown_until(5, 8) == 8
 
@@ -98,3 +99,24 @@ def test_a_way_ends_with_the_capture(tmp_path: Path) -> None:
     files = apart(tmp_path, first, load(FIXTURES / "healthy" / "ventilator.pcap.gz"), HOUR_NS)
     lost = run("trace", "--lost", "-T", "json", *map(str, files)).stdout
     assert {way["ended"]["why"] for way in map(json.loads, lost.splitlines()) if "ended" in way} == {"capture-ended"}
+
+
+def test_rates_are_those_of_the_time_that_was_captured(tmp_path: Path) -> None:
+    packets = load(FIXTURES / "healthy" / "clone.pcap.gz")
+    files = [str(path) for path in apart(tmp_path, packets, load(FIXTURES / "m31_req_rep.pcap"), 24 * HOUR_NS)]
+    (alone,) = (
+        json.loads(line) for line in run("stats", "-T", "json", files[0]).stdout.splitlines() if "-total" in line
+    )
+    records = [json.loads(line) for line in run("stats", "-T", "json", *files).stdout.splitlines()]
+    (total,) = (one for one in records if one["type"] == "stats-total")
+    assert total["interrupted_ns"] == 24 * HOUR_NS
+    assert 0 < total["duration_ns"] - total["interrupted_ns"] - alone["duration_ns"] < 10**9
+    lasted = [one["duration_ns"] for one in records if one["type"] == "stats-connection"]
+    assert max(lasted) <= alone["duration_ns"]
+    text = run("stats", *files).stdout
+    assert "(without 24 h 0 min between captures), " in text.splitlines()[0]
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        '[[rule]]\nname = "busy"\nexpect = "type == \\"message\\""\nmin = 1\nper = "second"\nmean = true\n'
+    )
+    assert run("check", "--policy", str(policy), *files).returncode == 0

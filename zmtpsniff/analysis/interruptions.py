@@ -18,11 +18,16 @@ class Interruptions:
     def __init__(self) -> None:
         """Start without any."""
         self._begins: list[int] = []
+        self.lasted_ns = 0  # all together
 
-    def add(self, since_ns: int) -> None:
-        """Nothing was captured from ``since_ns`` on, for a while."""
-        self._begins.append(since_ns)
+    def take(self, event: Problem) -> bool:
+        """Add an interruption, if that is what a problem tells; return whether it is."""
+        if event.code != INTERRUPTED or event.since_ns is None or event.time_ns is None:
+            return False
+        self._begins.append(event.since_ns)
         del self._begins[:-_MOST]
+        self.lasted_ns += event.time_ns - event.since_ns
+        return True
 
     def shown_until(self, time_ns: int, now_ns: int) -> int:
         """The time up to which the capture shows, without an interruption, how things of ``time_ns`` went on."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from dissectors.events import AnyEvent, Connection, Message
+from dissectors.events import AnyEvent, Connection, Message, Problem
+from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.words.durations import NS
 
 
@@ -13,11 +14,12 @@ class Span:
         """Begin with nothing."""
         self.start_ns: int | None = None  # Unix time
         self.end_ns = 0
+        self._interruptions = Interruptions()
 
     @property
     def seconds(self) -> float:
-        """Its length; at least one second, because an instant has no rate."""
-        return max(self.end_ns - (self.start_ns or 0), NS) / NS
+        """The time that was captured; at least one second, because an instant has no rate."""
+        return max(self.end_ns - (self.start_ns or 0) - self._interruptions.lasted_ns, NS) / NS
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Look at the times of a batch; records of several connections are only nearly in order."""
@@ -27,6 +29,8 @@ class Span:
                 times.append(event.time_ns)
             elif isinstance(event, Connection):
                 times += (event.start_ns, event.end_ns)
+            elif isinstance(event, Problem) and self._interruptions.take(event):
+                continue
             elif (time_ns := getattr(event, "time_ns", None)) is not None:
                 times.append(time_ns)
         if times:

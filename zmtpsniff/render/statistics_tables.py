@@ -157,7 +157,7 @@ class _Drawing:
 
     def _total(self, row: TotalRow) -> None:
         self._print(
-            f"{plural(row.packets, 'packet')} in {_brief(row.duration_ns)}, "
+            f"{plural(row.packets, 'packet')} in {_brief(row.duration_ns)}{_interrupted(row.interrupted_ns)}, "
             f"{plural(row.flows, 'connection')}, {row.zmtp_flows:,} of them ZMTP"
             if row.packets
             else "No packets"
@@ -166,7 +166,7 @@ class _Drawing:
             self._print(f"{plural(row.dropped, 'packet')} dropped", "bold yellow")
         if row.zmtp_flows:
             self._print(
-                f"{plural(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}"
+                f"{plural(row.messages, 'message')}{_per_second(row.messages, row.duration_ns - row.interrupted_ns)}"
                 f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
                 f"{plural(row.octets, 'octet')}, {plural(row.problems, 'problem')}"
             )
@@ -394,6 +394,10 @@ def _kinds(counts: dict[str, int]) -> "Text":
     if len(counts) < 2:
         return _lines(*map(escape, counts))
     return _lines(*(f"{escape(name)} {count:,}" for name, count in counts.items()))
+
+
+def _interrupted(length_ns: int) -> str:
+    return f" (without {_brief(length_ns)} between captures)" if length_ns else ""
 
 
 def _per_second(count: int, length_ns: int) -> str:

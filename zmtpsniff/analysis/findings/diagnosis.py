@@ -60,7 +60,7 @@ from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.analysis.findings.workload import Workload
-from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions
+from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
@@ -340,8 +340,7 @@ class Diagnosis:
                 hear(event)
 
     def _take_problem(self, event: Problem) -> None:
-        if event.code == INTERRUPTED and event.since_ns is not None:
-            self._interruptions.add(event.since_ns)
+        self._interruptions.take(event)
         blinded = event.flow if event.code in BLINDING else None
         dossier = None if blinded is None else self._dossiers.get(blinded)
         if dossier is not None and not dossier.blind:

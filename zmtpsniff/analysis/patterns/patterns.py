@@ -26,7 +26,7 @@ from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
-from zmtpsniff.analysis.interruptions import INTERRUPTED, Interruptions
+from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Room, Rules
@@ -329,7 +329,6 @@ class Patterns:
 
     def _interrupt(self, since_ns: int, until_ns: int) -> None:
         """Nothing was captured for a while: silence until then proves nothing."""
-        self._interruptions.add(since_ns)
         for flow, waiting in self._waiting.items():
             for rules in waiting:
                 rules.pass_time(since_ns)
@@ -337,7 +336,7 @@ class Patterns:
             self._unseen.setdefault(flow, since_ns)
 
     def _take_problem(self, event: Problem) -> None:
-        if event.code == INTERRUPTED and event.since_ns is not None and event.time_ns is not None:
+        if self._interruptions.take(event) and event.since_ns is not None and event.time_ns is not None:
             self._interrupt(event.since_ns, event.time_ns)
         if event.code in BLINDING and event.flow is not None:
             if event.flow not in self._conversations:

@@ -115,4 +115,7 @@ def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRo
 def _total(statistics: Statistics) -> TotalRow:
     problems = sum(row.count for row in statistics.problems.values())
     peers = len(statistics.peers)
-    return record_of(TotalRow, statistics, statistics.capture, problems=problems, beacon_peers=peers)
+    return record_of(
+        TotalRow, statistics, statistics.capture, problems=problems, beacon_peers=peers,
+        interrupted_ns=statistics.interruptions.lasted_ns,
+    )  # fmt: skip

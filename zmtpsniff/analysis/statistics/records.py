@@ -261,6 +261,7 @@ class TotalRow(Record, tag="stats-total"):
     octets: int  # of all ZMTP connections
     problems: int
     duration_ns: int
+    interrupted_ns: int = 0  # of that, nothing was captured: between captures that do not meet
     encrypted: int = 0  # messages, not among the others
     beacons: int = 0  # of ZRE
     beacon_peers: int = 0  # that sent them

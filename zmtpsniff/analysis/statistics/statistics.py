@@ -23,6 +23,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
+from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.statistics.lengths import LONGEST, octets_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
@@ -77,6 +78,7 @@ class Statistics:
         self.prefixes: Table[tuple[str, Octets | None], Publication] = Table(rows, Publication)
         self.services: Table[str, Service] = Table(_SERVICES, Service)
         self.problems: dict[tuple[str, str], ProblemRow] = {}
+        self.interruptions = Interruptions()
         self.subscriptions_not_followed = 0  # subscriptions
         self.beacons = 0
         self.peers: set[str] = set()  # UUIDs of those that sent them
@@ -118,6 +120,8 @@ class Statistics:
                     unseen.append(event)
             elif isinstance(event, Capture):
                 passed.append(event)
+            elif isinstance(event, Problem) and self.interruptions.take(event):
+                continue
             elif keep(event):
                 passed.append(event)
                 flow = getattr(event, "flow", None)
@@ -253,6 +257,7 @@ class Statistics:
             self.topics.row(topic).subscribe()
 
     def _problem(self, event: Problem) -> None:
+        self.interruptions.take(event)
         key = (event.severity, event.code)
         row = self.problems.get(key)
         if row is None:
@@ -265,11 +270,15 @@ class Statistics:
         self.capture = Capture(*(getattr(self.capture, name) + getattr(event, name) for name in names))
 
     def _last_until(self, end_ns: int) -> None:
-        """The capture is over. Connections that are still open lasted until then, however long they were idle."""
+        """The capture is over. Connections that are still open lasted until then, however long they were idle.
+
+        If it was interrupted behind their last packets, they lasted until that, as far as is known.
+        """
         for row, socket in self._open:
-            row.duration_ns = max(row.duration_ns, end_ns - row.start_ns)
+            shown_ns = self.interruptions.shown_until(row.start_ns + row.duration_ns, end_ns)
+            row.duration_ns = max(row.duration_ns, shown_ns - row.start_ns)
             _set_rates(row)
-            socket.end_ns = max(socket.end_ns, end_ns)
+            socket.end_ns = max(socket.end_ns, shown_ns)
 
     # ------------------------------------------------------------------ the end of a connection
 

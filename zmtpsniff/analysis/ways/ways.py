@@ -59,7 +59,6 @@ from dissectors.events import (
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers, says_ready, task_of
 from zmtpsniff.analysis.event_times import retimed
-from zmtpsniff.analysis.interruptions import INTERRUPTED
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
@@ -181,8 +180,7 @@ class Ways:
         """Learn what the capture may lack, or that its packets are out of order."""
         if event.code in ("capture-disorder", "clocks-differ"):
             self.endings.disorder()
-        if event.code == INTERRUPTED and event.since_ns is not None:
-            self.endings.interruptions.add(event.since_ns)
+        self.endings.interruptions.take(event)
         if event.code in BLINDING:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
             has_gap = BLINDING[event.code] == "rest"
