@@ -243,8 +243,9 @@ FINDINGS: dict[str, FindingKind] = {
         "if the same service answers others, or answered this one before. If the connection is encrypted and no key is "
         "known, zmtpsniff infers it from the sizes of encrypted messages, for REQ and REP only; the finding is then "
         "marked *likely*.",
-        "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
-        "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
+        "Look at what the service does with the request named. If it asks other programs, capture on its host, too: "
+        "then the one that does not answer is named. A REQ waits for ever: set ZMQ_RCVTIMEO, or ZMQ_REQ_RELAXED with "
+        "ZMQ_REQ_CORRELATE, and send again.",
         waits=True,
     ),
     "service-away": FindingKind(
@@ -298,7 +299,8 @@ FINDINGS: dict[str, FindingKind] = {
         "If most of the time passes before octets that are sent again, the network has lost them. If programs pass "
         "requests on, zmtpsniff follows each, as `trace` does, and names the place that had it, or the "
         "network that lost its packets.",
-        "Look at what the service did at the time named. If requests wait behind others, more workers help.",
+        "Look at what the service did at the time named. If requests wait behind others, more workers help. If it asks "
+        "other programs, capture on its host, too: then the one that takes the time is named.",
     ),
     "subscription-unmatched": FindingKind(
         "warning",
