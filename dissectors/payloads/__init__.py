@@ -37,6 +37,8 @@ PayloadKind = Literal[
 
 REQUEST: dict[str, PayloadKind] = {"request": "number", "request_part": "number"}
 """The fields that say which request a message answers."""
+MOST_WAITING = 1000
+"""Requests to remember of a connection that nobody answers."""
 
 _ENVELOPE = 8  # frames in which the end of an envelope is looked for
 

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from dissectors.payloads import (
+    MOST_WAITING,
     REQUEST,
     Message,
     Octets,
@@ -33,7 +34,6 @@ _COMMANDS = {  # numbered from 1 on
 _OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "FINAL"}
 _OTHER = ("other",)  # in the state of connections of that kind, whose other keys are no tuples
 _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
-_WAITING = 1000  # requests of a connection that nobody answers
 
 
 def command_of(header: Octets, number: Octets) -> str | None:
@@ -178,7 +178,7 @@ def _join(message: Message, connection: PayloadConnection, payload: Payload, kin
     """
     state: dict[Any, _Queue] = connection.state
     if kind == "REQUEST":
-        if len(state) < _WAITING:
+        if len(state) < MOST_WAITING:
             state.setdefault(key, _Queue()).ask(message.place)
     elif queue := state.get(key):
         if queue.only is not None:

@@ -4,6 +4,7 @@ from collections import deque
 from typing import ClassVar
 
 from dissectors.payloads import (
+    MOST_WAITING,
     REQUEST,
     Message,
     Payload,
@@ -51,7 +52,6 @@ _ANSWERED = frozenset(
     }
 )
 _TRACKED = frozenset({"MAILBOX_SEND", "SERVICE_SEND", "MAILBOX_DELIVER", "SERVICE_DELIVER"})
-_WAITING = 1000  # requests of a connection that nobody answers
 
 
 class Malamute:
@@ -72,8 +72,8 @@ class Malamute:
             return None
         state = connection.state
         if not state:
-            state["requests"] = deque(maxlen=_WAITING)
-            state["pings"] = deque(maxlen=_WAITING)
+            state["requests"] = deque(maxlen=MOST_WAITING)
+            state["pings"] = deque(maxlen=MOST_WAITING)
             state["trackers"] = {}
         fields = payload.fields
         kind = fields["command"]
@@ -86,7 +86,7 @@ class Malamute:
             state["requests"].append((kind, message.place))
         elif kind == "CONNECTION_PING":
             state["pings"].append((kind, message.place))
-        elif kind in _TRACKED and fields["tracker"] and len(state["trackers"]) < _WAITING:
+        elif kind in _TRACKED and fields["tracker"] and len(state["trackers"]) < MOST_WAITING:
             state["trackers"][fields["tracker"]] = (kind, message.place)
         elif kind in ("OK", "ERROR"):
             answered = state["requests"].popleft() if state["requests"] else None

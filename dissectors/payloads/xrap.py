@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dissectors.payloads import REQUEST, Message, Payload, PayloadConnection, PayloadKind, request_fields
+from dissectors.payloads import MOST_WAITING, REQUEST, Message, Payload, PayloadConnection, PayloadKind, request_fields
 from dissectors.payloads.zproto import Codec
 
 _CODEC = Codec(
@@ -27,7 +27,6 @@ _CODEC = Codec(
     """,
 )
 _REQUESTS = frozenset({"POST", "GET", "PUT", "DELETE"})
-_WAITING = 1000  # requests of a connection that nobody answers
 
 
 class Xrap:
@@ -50,6 +49,6 @@ class Xrap:
         if payload.fields["command"] not in _REQUESTS:
             if (request := state.pop(tracker, None)) is not None:
                 payload.fields |= request_fields(request)
-        elif tracker and len(state) < _WAITING:
+        elif tracker and len(state) < MOST_WAITING:
             state[tracker] = message.place
         return payload
