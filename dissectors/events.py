@@ -401,6 +401,11 @@ class Connection(Event, tag="connection"):
     closed_by: Annotated[Side | None, meaning("Which side closed it first, if the capture shows that.")] = None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether a side closed it; else nobody knows when it ended, or it is open."""
+        return self.end in ("fin", "rst")
+
+    @property
     def closer(self) -> Peer | None:
         """The side that closed it first; None if nobody knows."""
         return None if self.closed_by is None else self.client if self.closed_by == "client" else self.server

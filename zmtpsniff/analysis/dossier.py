@@ -39,6 +39,7 @@ _OWN_ID = 5  # octets of an id that a ROUTER makes: a zero (jszmq: a one) and a 
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _UUID_OCTETS, _UUID_TEXT = 16, 36
 WORK_FRAMES = 3  # a delimiter, an id, a delimiter
+_SOON_NS = 1_000_000_000
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
 _WORK = {"REQUEST": True, "REPLY": False, "PARTIAL": False, "FINAL": False}
 _READY = WORKERS | {b"READY", b"\1"}  # workers say it first (the ZeroMQ guide, 7/MDP, 18/MDP)
@@ -232,6 +233,11 @@ def gives_work(frames: Sequence[Octets]) -> bool | None:
 def ends_of(event: Connection) -> tuple[str, str]:
     """The client's host and the server's socket, by which findings count: a client has a new port each time."""
     return host_of(event.client.address), event.server.address
+
+
+def ended_soon(event: Connection) -> bool:
+    """Whether a side closed a connection soon after it began."""
+    return event.is_closed and event.end_ns - event.start_ns <= _SOON_NS
 
 
 def only_looks(event: Connection) -> bool:

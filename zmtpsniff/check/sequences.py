@@ -122,7 +122,7 @@ class Sequences(Trial):
             sequence = self._running.get(key)
             if sequence is not None:
                 sequence.open_flows.discard(connection.flow)
-                if connection.end in ("fin", "rst"):
+                if connection.is_closed:
                     sequence.latest.pop(connection.flow, None)
                 if not sequence.open_flows:
                     self._ended.append((key, self._running.pop(key)))

@@ -79,7 +79,7 @@ class Closings(Inquiry):
         sides = [(event.flow, one.address) for one in (event.client, event.server)]
         cuts = [self._unfinished.pop(side, None) for side in sides]
         stalls = [self._waiting.pop(side, None) for side in sides]
-        if event.closed_by is None or event.end not in ("fin", "rst") or dossier is None or dossier.blind:
+        if event.closed_by is None or not event.is_closed or dossier is None or dossier.blind:
             return
         is_server = event.closed_by == "server"
         cut = cuts[is_server]

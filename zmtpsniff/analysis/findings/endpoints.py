@@ -176,7 +176,7 @@ class Endpoints(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
         self._servers[event.server.address] = None
-        if event.end in ("fin", "rst"):
+        if event.is_closed:
             host = host_of(event.client.address)
             self._endpoints.at(event.server.address).ends.append((event.end_ns, event.start_ns, event.flow, host))
         self._hosts[host_of(event.server.address)] = None

@@ -52,7 +52,7 @@ class Growth(WholeCaptureInquiry):
         if dossier is None or dossier.blind or event.handshake != "complete":
             return
         pair = self._pairs.at(ends_of(event))
-        if event.end in ("fin", "rst"):
+        if event.is_closed:
             pair.closed += 1
         elif len(pair.opened) < _MOST:
             is_used = event.messages.client + event.messages.server > 0

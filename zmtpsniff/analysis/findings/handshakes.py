@@ -37,7 +37,7 @@ import msgspec
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Peer, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
-from zmtpsniff.analysis.dossier import Dossier, ends_of, only_looks
+from zmtpsniff.analysis.dossier import Dossier, ended_soon, ends_of, only_looks
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
@@ -47,7 +47,6 @@ from zmtpsniff.words.text import quoted
 
 _NAMES = 100
 _STORM = 5  # connections
-_SHORT_NS = 1_000_000_000
 _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
 _MUTE_NS = 2_500_000_000  # so long a server may be silent on a connection that is open when the capture ends
 _PROBE_ADVICE = (
@@ -234,11 +233,10 @@ class Handshakes(Inquiry):
                 return
         else:
             return
-        is_over = event.end in ("fin", "rst")
-        is_short = is_over and event.end_ns - event.start_ns <= _SHORT_NS
+        is_short = ended_soon(event)
         is_whole = dossier is None or not dossier.blind
         is_mute = is_whole and event.octets.client > 0 and not event.octets.server
-        if is_mute and (until_ns - event.start_ns > _MUTE_NS or (is_over and not is_short)):
+        if is_mute and (until_ns - event.start_ns > _MUTE_NS or (event.is_closed and not is_short)):
             mute = self._mute.at(ends_of(event))
             mute.seen.add(event.start_ns, None if handshake is None else handshake.packet, event.flow)
             mute.longest_ns = max(mute.longest_ns, until_ns - event.start_ns)
@@ -297,7 +295,6 @@ class Handshakes(Inquiry):
     def _reason(self, handshake: Handshake, event: Connection) -> tuple[str, str, Certainty]:
         """The code of the finding, the evidence, and how certain it is; "" if there is no reason."""
         commands = handshake.commands
-        is_closed = event.end in ("fin", "rst")
         mechanism = event.mechanism
         if handshake.error is not None:
             text = at_hand(handshake.error)
@@ -309,7 +306,7 @@ class Handshakes(Inquiry):
             return "handshake-failed", f"the server answers {said}", "certain"
         if handshake.cause is not None:
             return handshake.cause, handshake.detail, "certain"
-        if not is_closed or event.flow in self._broken:  # that is reason enough to close it
+        if not event.is_closed or event.flow in self._broken:  # that is reason enough to close it
             return "", "", "certain"
         if mechanism == "CURVE" and "HELLO" in commands:
             if "INITIATE" in commands and "READY" not in commands:

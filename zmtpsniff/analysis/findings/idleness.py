@@ -94,7 +94,7 @@ class IdleConnections(WholeCaptureInquiry):
                     )
                 )
             return
-        if event.end not in ("fin", "rst"):
+        if not event.is_closed:
             quiet_ns = max(quiet_ns, until_ns - event.end_ns)
         if quiet_ns >= _RISK_NS:
             idle = self._idle.at(ends_of(event))

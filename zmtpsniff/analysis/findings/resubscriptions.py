@@ -69,10 +69,9 @@ class Resubscriptions(Inquiry):
             return
         kind = event.client.socket_type
         subscriber = host_of(event.client.address) if kind in SUBSCRIBERS else event.server.address
-        is_closed = event.end in ("fin", "rst")
         pair.append(
             _Subscribed(
-                event.start_ns, until_ns, dossier.packet, event.flow, subscriber, topics, is_closed, has_cancelled
+                event.start_ns, until_ns, dossier.packet, event.flow, subscriber, topics, event.is_closed, has_cancelled
             )
         )
 

@@ -102,7 +102,6 @@ def peer_of(
     peer, router = event.client, event.server
     if router.socket_type != "ROUTER" or peer.socket_type != "DEALER" or not rhythms:
         return None
-    is_open = event.end not in ("fin", "rst")
     spoken, given = rhythms[asker == peer.address], rhythms[asker == router.address]
     closed = event.closed_by == "client"
     return RouterPeer(
@@ -114,7 +113,7 @@ def peer_of(
         packet,
         event.start_ns,
         until_ns,
-        is_open,
+        not event.is_closed,
         closed,
         is_blind,
     )

@@ -88,7 +88,7 @@ class UnevenWork(WholeCaptureInquiry):
         if dossier is None or dossier.blind or {client.socket_type, server.socket_type} not in _PIPELINES:
             return
         quiet = [(0, event.start_ns), *idle, (event.end_ns, _EVER)]
-        if event.end not in ("fin", "rst"):
+        if not event.is_closed:
             idle.append((event.end_ns, until_ns))
         if server.socket_type in _PUSHERS:
             workers = self._bound.at(server.address)

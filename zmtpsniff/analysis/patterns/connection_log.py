@@ -7,7 +7,7 @@ import msgspec
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
-from zmtpsniff.analysis.dossier import Dossier, ends_of, only_looks
+from zmtpsniff.analysis.dossier import Dossier, ended_soon, ends_of, only_looks
 from zmtpsniff.analysis.insertions import Problems, Subject
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.notices import Refusal
@@ -16,7 +16,6 @@ from zmtpsniff.words.counts import often
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
 _STORM_GROWTH = 10  # a storm is reported again when it is so many times larger
-_SHORT_NS = 1_000_000_000
 _RETURN_NS = 1_000_000_000  # within this time the old connection of a returning peer closes
 _SERVERS = 10_000  # whose versions are remembered
 
@@ -118,7 +117,7 @@ class ConnectionLog:
             if not is_first and (event.flow != flow or may_be_over):
                 continue
             del self._claims[flow]
-            is_return = is_first and event.end in ("fin", "rst")
+            is_return = is_first and event.is_closed
             if may_be_over and claim.may_return(event.end_ns) and (not is_return or claim.comes_after(event.end_ns)):
                 continue  # its end may be missing, or came before
             self._report_claim(claim, is_return=is_return and claim.may_return(event.end_ns))
@@ -146,11 +145,7 @@ class ConnectionLog:
 
     def _look_for_storm(self, event: Connection) -> None:
         ends_storm = (
-            event.messages.client
-            or event.messages.server
-            or event.end not in ("fin", "rst")
-            or event.end_ns - event.start_ns > _SHORT_NS
-            or event.handshake == "not-seen"
+            event.messages.client or event.messages.server or not ended_soon(event) or event.handshake == "not-seen"
         )
         if ends_storm and not self._storms:
             return

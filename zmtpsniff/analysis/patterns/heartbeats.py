@@ -167,7 +167,7 @@ class Heartbeats(Rules):
             self.pass_time(event.end_ns)
             closer.promise = None
         # A connection with a FIN or RST ended with its last packet, even if that is known only later.
-        end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
+        end_ns = event.end_ns if event.is_closed else now_ns
         self.pass_time(end_ns)
         if self._is_blind:
             return
