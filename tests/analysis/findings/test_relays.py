@@ -683,6 +683,8 @@ def test_clients_that_come_to_the_one_socket_of_a_broker_are_no_workers() -> Non
         ("network_cut", True),
         ("replier_falls_silent", True),
         ("worker_dies", False),
+        ("proxy_drops", True),
+        ("proxy_stops", True),
     ],
 )
 def test_joined_late_the_place_is_named_too_or_none_is(name: str, is_found: bool) -> None:

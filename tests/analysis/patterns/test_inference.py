@@ -222,6 +222,30 @@ def _connection(client: int) -> Connection:
     return Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), Sides(client, 0), Sides(1, 1), 0, 9_999, "fin")
 
 
+def _passed_on(copies: int) -> list[AnyEvent]:
+    """What a publisher sends to a proxy, and that to so many subscribers, if the capture began later."""
+    proxy, publisher = "10.0.0.2", "10.0.0.1:40000"
+    ends = [(publisher, f"{proxy}:5555"), *((f"10.0.0.{flow}:40000", f"{proxy}:5556") for flow in range(3, copies + 3))]
+    events: list[AnyEvent] = [
+        Problem("note", "no-greeting", "", 0, 1, flow, *pair) for flow, pair in enumerate(ends, 1)
+    ]
+    for packet in range(1, 10):
+        for flow, (client, server) in enumerate(ends, 1):
+            src, dst = (client, server) if flow == 1 else (server, client)
+            events.append(Message(packet, packet, flow, src, dst, [b"news", b"%d" % packet], offset=packet, seen=0))
+    for flow, (client, server) in enumerate(ends, 1):
+        sent = Sides(9, 0) if flow == 1 else Sides(0, 9)
+        events.append(Connection(flow, "tcp", Peer(client), Peer(server), sent, sent, 0, 9, "open"))
+    return events
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_copies_show_that_a_proxy_publishes(copies: int) -> None:
+    """It may have a PUB or an XPUB. One subscriber alone may as well be a worker, to which a PUSH passes jobs on."""
+    types = {"10.0.0.2:5556": {"PUB", "XPUB"}, "10.0.0.3:40000": {"SUB", "XSUB"}, "10.0.0.4:40000": {"SUB", "XSUB"}}
+    assert _told(Patterns().take(_passed_on(copies))) == (types if copies > 1 else {})
+
+
 def test_of_many_messages_the_first_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """All others are not looked at: that would cost more than all else that is done with them."""
     seen: list[Message] = []

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.ways.scenes import Scene
 from tests.analysis.ways.test_ways import BROKERS, followed, message_of, number, of_world, traced
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
@@ -129,6 +130,42 @@ def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: 
         assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
         whole += len(way.legs) == 6  # over two brokers and back
     assert whole >= least
+
+
+def _publications(packets: Packets | list[Any]) -> dict[tuple[int, str, str], set[tuple[int, str, str]]]:
+    """By leg of a publication that was passed on: all legs of its way."""
+    found, _ = followed([events_of(packets, Settings())])
+    ways = [{(leg.time_ns, leg.src, leg.dst) for leg in way.legs} for way in found if way.kind == "publication"]
+    return {leg: way for way in ways if len(way) > 1 for leg in way}
+
+
+@pytest.mark.parametrize(("name", "share", "least"), [("proxy_drops", 0.1, 300), ("proxy_stops", 0.3, 60)])
+def test_publications_are_followed_over_proxies_once_copies_show_them(name: str, share: float, least: int) -> None:
+    """No connection has a handshake. The copies of the last proxy show a publisher, and so do those that it took."""
+    packets = load(FIXTURES / "systems" / f"{name}.pcap.gz")
+    whole, late = _publications(packets), _publications(packets[int(share * len(packets)) :])
+    assert len(late) >= least
+    assert all(legs <= whole[leg] for leg, legs in late.items())
+    assert sum(legs == whole[leg] for leg, legs in late.items()) > len(late) // 2
+
+
+@pytest.mark.parametrize(("delimiter", "published"), [([b""], 0), ([], 1)])
+def test_a_sender_that_gets_replies_does_not_publish(delimiter: list[bytes], published: int) -> None:
+    """A service takes requests, tells all who subscribed of each of them in the same words, and answers.
+
+    Without a delimiter, the first request looks like a publication until it has its reply.
+    """
+    scene = Scene()
+    scene.join_late(1, "10.0.0.2:40000", "10.0.0.1:5555")
+    for flow, client in ((2, "10.0.0.3:40000"), (3, "10.0.0.4:40000")):
+        scene.connect(flow, client, "10.0.0.1:5556", types=("SUB", "PUB"))
+    for number_ in range(5):
+        asked = scene.say(1, *delimiter, b"item %d" % number_)
+        for flow in (2, 3):
+            scene.say(flow, *delimiter, b"item %d" % number_, by_server=True)
+        scene.say(1, *delimiter, b"done", by_server=True, answers=asked)
+    kinds = [way.kind for way in scene.ways()]
+    assert (kinds.count("publication"), kinds.count("request")) == (published, 5 - published)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])

@@ -125,13 +125,12 @@ class Relays(Inquiry):
         # By a sender and a receiver that took nothing for a while: until when.
         self._waited: Ledger[tuple[str, str], int] = Ledger(int)
         self._unreached: Ledger[str, int] = Ledger(int)  # by socket: since when it acknowledges nothing any more
-        self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled last
-        # Likewise: the last times when a topic was cancelled, or a subscriber left.
+        # By the socket of a publisher: the last times when a topic was cancelled, or a subscriber left.
         self._left: Ledger[str, deque[int]] = Ledger(partial(deque, (), _LEFT))
         # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
-        # By program and body: how many publications it sent before it took them. Where clocks differ, it may seem so.
+        # By program and contents: how many publications it sent before it took them. Where clocks differ, it may seem so.
         self._sent_first: Ledger[tuple[str, int], int] = Ledger(int)
         self._is_cut = False  # packets lack their last octets
 
@@ -249,7 +248,6 @@ class Relays(Inquiry):
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """A publisher may pass less on from now on."""
         if event.action == "cancel":
-            self._cancelled[event.dst] = event.time_ns
             self._left.at(event.dst).append(event.time_ns)
 
     def totals(self, event: Capture) -> None:
@@ -260,7 +258,10 @@ class Relays(Inquiry):
         """A connection is over."""
         client, server = event.client.address, event.server.address
         for subscriber, publisher in ((client, server), (server, client)):
-            if dossier is not None and dossier.types.get(subscriber) in SUBSCRIBERS:
+            may_have_left = event.end != "open" and (
+                dossier is None or dossier.types.get(subscriber, "SUB") in SUBSCRIBERS
+            )
+            if may_have_left:
                 self._left.at(publisher).append(event.end_ns)
         if event.closed_by is not None:
             gone = (host_of(client), server) if event.closed_by == "server" else (server, client)
@@ -333,7 +334,7 @@ class Relays(Inquiry):
         if self.passes_on(way.first.src):
             self._sent_first[self._content(way.first.src, way.first)] += 1
         for hop in way.hops:
-            if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
+            if not self.passes_on(hop.dst) or self._ways.endings.hides_next(hop):
                 continue
             if hop.is_passed_on or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
                 self._place(hop.dst).publish(hop)
@@ -378,8 +379,8 @@ class Relays(Inquiry):
             held_by.queue.hold(last, is_open=is_open)
 
     def _content(self, address: str, hop: Hop) -> tuple[str, int]:
-        """The program of a socket, and the hash of the body of a publication."""
-        return self._ways.programs[address].sockets[0], hop.body
+        """The program of a socket, and the hash of the frames of a publication."""
+        return self._ways.programs[address].sockets[0], hop.contents
 
     def _was_sent_first(self, taken: Hop) -> bool:
         """Whether a program sent a publication before it took it, as it seems. Each that it sent counts once."""
@@ -656,14 +657,19 @@ class Relays(Inquiry):
         return any(since_ns is not None and since_ns <= begun_ns + STOPPED_NS for since_ns in unreached_ns)
 
     def _held_publications(self, place: RelayPlace) -> list[Hop]:
-        """The publications that a proxy took since it last passed one on, if it has stopped doing so."""
-        held = [hop for hops in place.missing.values() for hop in hops]
-        if len(held) < STOPPED:
-            return []
+        """The publications that a proxy took since it last passed one on, if it has stopped doing so.
+
+        Nobody may have wanted those that came after a topic was cancelled, or after a subscriber left.
+        """
+        since_ns = place.passed_ns - STOPPED_NS
+        left = [self._left.get(one, deque[int]()) for one in self._ways.programs[place.at].sockets]
+        until_ns = min((time_ns for times in left for time_ns in times if time_ns >= since_ns), default=None)
+        if any(len(times) == _LEFT and min(times) >= since_ns for times in left):
+            return []  # the first ones are forgotten
+        held = [hop for hops in place.missing.values() for hop in hops if until_ns is None or hop.time_ns < until_ns]
         times_ns = [hop.time_ns for hop in held]
-        cancelled_ns = [self._cancelled.get(one, 0) for one in self._ways.programs[place.at].sockets]
-        has_stopped = place.passed_ns - STOPPED_NS <= min(times_ns) <= max(times_ns) - STOPPED_NS
-        return held if has_stopped and max(cancelled_ns) < place.passed_ns - STOPPED_NS else []
+        has_stopped = len(held) >= STOPPED and since_ns <= min(times_ns) <= max(times_ns) - STOPPED_NS
+        return held if has_stopped else []
 
     def _unanswered(self, place: RelayPlace, kind: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
         """The claim that a place does not answer, while an asker on the other side of brokers waits.

@@ -15,6 +15,8 @@ type, too: the lookalike.
 - One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
   sender is watched on all its connections. Messages whose beginnings all differ prove neither: the beginnings may be
   topics, each with one subscriber.
+- A proxy passes messages on, so two sockets send them. Only copies tell its type then, and an XPUB sends these as a PUB
+  does: it is the lookalike.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
   With two frames they may be of a RADIO, and a group is what repeats.
 - A bound socket has one type. If it announced the type on one connection, it has it on all.
@@ -387,8 +389,9 @@ class Inference(msgspec.Struct, eq=False):
 
     def _one_way(self, event: Message) -> Guesses | None:
         """The other side has said nothing so far."""
-        if self._senders.is_relayed(event):
-            return None  # a proxy: XPUB or PUB, PUSH or PUB cannot be told apart
+        if self._senders.is_relayed(event):  # PUSH or PUB cannot be told apart by topics
+            by_copies = self._senders.at(event.src).take(event)
+            return self._sent_by(event.src, by_copies) if by_copies == "PUB" else None
         by_topics = self._by_topics(event)
         kind = self._senders.at(event.src).take(event) or by_topics
         if kind is None:
@@ -399,6 +402,8 @@ class Inference(msgspec.Struct, eq=False):
         """The types of both sides if the sender has this type, on this and its other connections."""
         receiver = self._other(sender)
         self._senders.at(sender).kind = kind
+        if kind == "PUB" and self._senders.is_proxy(sender):
+            return {sender: Guess(kind, "XPUB"), receiver: Guess("SUB", "XSUB")}
         if kind == "PUB" and self._frames == _GROUP_FRAMES:
             return {sender: Guess(kind, "RADIO"), receiver: Guess("SUB", "DISH")}
         return {sender: Guess(kind), receiver: Guess(USUAL_PEER[kind])}

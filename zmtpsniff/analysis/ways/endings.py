@@ -53,6 +53,7 @@ class _LateHost(msgspec.Struct):
     flow: int | None = None  # the last of these that was found
     has_several: bool = False
     begins_ns: int = 0  # from then on the capture has what it sent on all of them
+    others_begin_ns: int = 0  # likewise, on all but the last
 
 
 class Endings:
@@ -91,8 +92,11 @@ class Endings:
     def begin_late(self, flow: int, host: str, time_ns: int) -> None:
         """The first frame is found of what a host sent on a connection from before the capture."""
         late = self._late_hosts.at(host)
-        late.has_several |= late.flow not in (None, flow)
-        late.flow, late.begins_ns = flow, max(late.begins_ns, time_ns)
+        if late.flow not in (None, flow):
+            late.has_several = True
+            late.others_begin_ns = max(late.others_begin_ns, min(late.begins_ns, time_ns))
+        if time_ns >= late.begins_ns:
+            late.flow, late.begins_ns = flow, time_ns
 
     def began_before(self, address: str) -> bool:
         """Whether the host of a socket has a connection from before the capture on which it sent something."""
@@ -121,20 +125,22 @@ class Endings:
         """Whether the capture may lack what the receiver of a message sent."""
         return not self.sees_all and (self._is_blind or host_of(hop.dst) in self._blind)
 
-    def _hides_next(self, hop: Hop) -> bool:
+    def hides_next(self, hop: Hop) -> bool:
         """Whether the capture may lack the message in which the receiver of a message sent it on, or answered it.
 
         If only the beginnings of connections are missing, it does not lack what was sent after the first frames of each
-        were found. Others may never be found to be ZMTP. But no program passes its messages on over such a connection
-        if it passed many on over others; or if it answered many, and its host has no other connection. The ids of the
-        sender must be known, too: else the next leg may be in the capture, and not be joined.
+        were found; a publication does not go back to where it came from. Others may never be found to be ZMTP. But no
+        program passes its messages on over such a connection if it passed many on over others; or if it answered many,
+        and its host has no other connection. The ids of the sender must be known, too: else the next leg may be in the
+        capture, and not be joined.
         """
         if not self.is_blind(hop):
             return False
         late = self._late_hosts.get(host_of(hop.dst)) or _LateHost()
         program = self._programs[hop.dst]
         may_ask = late.has_several and program.longest_relay_ns < 0 and not program.passed_jobs
-        is_early = hop.time_ns < late.begins_ns
+        goes_elsewhere = hop.stream.sends == "publication" and hop.flow == late.flow
+        is_early = hop.time_ns < (late.others_begin_ns if goes_elsewhere else late.begins_ns)
         return may_ask or is_early or self.has_gap(hop.dst) or not (program.is_known and hop.stream.is_followed)
 
     def has_gap(self, address: str) -> bool:
@@ -214,7 +220,7 @@ class Endings:
         last = way.last
         if way.may_need_no_reply or self._shown_ns(last) < _RECENT_NS:
             return False
-        return way.answer is None and not last.reply and self._hides_next(last) and not self._may_have_reply(way)
+        return way.answer is None and not last.reply and self.hides_next(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether a request may have a reply that is not joined to it, or may need none.
@@ -299,7 +305,7 @@ class Endings:
             return True
         if not last.stream.dst_kind and last.stream.shared.uses_delimiter and not (last.reply or last.depth):
             return True  # its receiver may drop it: the others on the connection have a delimiter
-        hides_next = self._hides_next(last)
+        hides_next = self.hides_next(last)
         if not (last.reply and hides_next):
             return hides_next
         waiting = self._waiting_for(way, last)

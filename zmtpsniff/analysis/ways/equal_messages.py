@@ -40,7 +40,9 @@ class EqualMessages:
         if not any(hop.frames) or not all(type(frame) is bytes for frame in hop.frames):
             return False
         return not any(
-            one.stream.sends == "request" and one.stream.dst_host == hop.stream.src_host
+            one.stream.sends == "request"
+            and one.stream.dst_host == hop.stream.src_host
+            and list(one.frames) == list(hop.frames)
             for one in self._held.on_other_connections(hop.frames[-1], hop.flow)
         )
 

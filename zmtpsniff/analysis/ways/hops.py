@@ -229,7 +229,7 @@ class Hop(msgspec.Struct, eq=False):
     busy_until_ns: int = 0  # its sender worked on other messages until then
     free_ns: int = -1  # of a service with a worker for each connection: this worker worked on others until then
     tokens_: frozenset[bytes] | None = None  # the cache of ``tokens``
-    body_: int = 0  # ``body`` of a publication that is over, and has dropped its frames
+    contents_: int = 0  # ``contents`` of a publication that is over, and has dropped its frames
 
     @property
     def leg(self) -> Leg:
@@ -294,9 +294,9 @@ class Hop(msgspec.Struct, eq=False):
         return self.stream.sends == "publication" and self.way.kind == "request"
 
     @property
-    def body(self) -> int:
-        """The hash of the last frame of a publication."""
-        return hash(self.frames[-1]) if self.frames else self.body_
+    def contents(self) -> int:
+        """The hash of all frames of a publication."""
+        return hash(tuple(self.frames)) if self.frames else self.contents_
 
     @property
     def is_work(self) -> bool:

@@ -16,6 +16,7 @@ with them (:meth:`~zmtpsniff.analysis.ways.lanes.Lanes.move_lane`). If a process
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from copy import copy
 from functools import partial
 from itertools import islice
 
@@ -141,6 +142,8 @@ class WayConnection(msgspec.Struct, eq=False):
         back = self.streams.get(dst)
         if back is not None:
             back.dst_kind = back.dst_kind or kind
+            if not back.src_kind and back.sends == "publication":
+                del self.streams[dst]  # it gets answers, so what it says from now on are no publications
         stream = self.streams[src] = Stream(
             kind,
             dossier.types.get(dst) or (back.src_kind if back is not None else "PULL" if kind == "PUSH" else ""),
@@ -157,6 +160,14 @@ class WayConnection(msgspec.Struct, eq=False):
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
         )
+        return stream
+
+    def publish(self, src: str) -> Stream:
+        """What a sender without a type says from now on are publications. Return the stream of these."""
+        stream = self.streams[src]
+        if stream.sends != "publication":
+            stream = self.streams[src] = copy(stream)
+            stream.sends = "publication"
         return stream
 
 

@@ -83,6 +83,7 @@ _OCTETS = 64 << 20  # of the messages of open ways
 _GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
 _GIVEN_UP = 16  # requests in vain that are remembered of the clients of one host that closed connections to one server
 _SERVED = 4096  # such pairs of a host and a server
+_SHOWN = frozenset({("PUSH", None), ("PUB", None), ("PUB", "XPUB"), ("PUB", "RADIO")})  # inferred types, and lookalikes
 _APART_NS = 20_000_000  # of clients that close within this time, any may be the one that connects next
 _PROBE = [b""]  # the message of ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})  # commands of Majordomo
@@ -348,7 +349,7 @@ class Ways:
             hop.stream.unanswered.pop(hop, None)
         self._answerable.pop((hop.flow, hop.packet, hop.part), None)
         if hop.way.kind == "publication":
-            hop.body_ = hop.body
+            hop.contents_ = hop.contents
         hop.frames = ()
 
     # ------------------------------------------------------------------ messages
@@ -358,8 +359,9 @@ class Ways:
         frames = event.frames
         if not frames:
             return  # the capture lacks all of it
-        # An inferred type may be a guess, but for a PUSH: it shows by dealing its messages out to its peers in turns.
-        is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
+        # An inferred type may be a guess. But a PUSH shows by dealing its messages out to its peers in turns, and a
+        # publisher by sending copies: if it may be of another type, that one publishes, too.
+        is_known = not event.inferred or (event.socket_type, event.lookalike) in _SHOWN
         kind = event.socket_type if is_known else None
         stream = self.connections.stream(event.flow, event.src, event.dst, kind)
         self._octets += sum(map(len, map(at_hand, frames)))
@@ -480,12 +482,26 @@ class Ways:
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options and not self._first_copies.is_one_more(hop, options[0].time_ns):
             before = self._likely_original(options, hop)
+            self._note_publisher(before)
             before.copied = (before.copied or set()) | {flow}
             before.is_passed_on = True
             before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
         else:
             self._begin_publication(hop)
         self._held.add(hop)
+
+    def _note_publisher(self, passed_on: Hop) -> None:
+        """A message is passed on as a publication: so it is one, if the capture lacks its sender's type.
+
+        A sender whose receiver says something does not publish, and no publication has a delimiter.
+        """
+        way, connection = passed_on.way, self.connections.get(passed_on.flow)
+        is_request = passed_on.depth > 0 or len(way.hops) > 1
+        if passed_on.stream.src_kind or way.kind != "request" or is_request or connection is None:
+            return
+        if passed_on.dst not in connection.streams:
+            passed_on.stream = connection.publish(passed_on.src)
+            passed_on.topic, way.kind = passed_on.frames[0], "publication"
 
     def _likely_original(self, options: Sequence[Hop], hop: Hop) -> Hop:
         """The one of several equal messages that a program passes on here; the oldest, if nothing shows which."""
