@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissectors.events import Connection, Message, Peer, Sides, Subscription
+from dissectors.events import Connection, Message, Peer, Problem, Sides, Subscription
 from tests.support.examples import examples
 from tests.support.footprint import entries, reachable
 from zmtpsniff.analysis.dossier import Dossier
@@ -253,3 +253,53 @@ def test_a_subscriber_with_nobody_to_compare_looks_once_until_something_changes(
         message.matched = b""
         listeners[0]([message])
     assert looks == 1
+
+
+def _late(flow: int, time_ns: int, *frames: bytes, by_subscriber: bool = False) -> Message:
+    ends = (_subscriber(flow), PUBLISHER) if by_subscriber else (PUBLISHER, _subscriber(flow))
+    return Message(time_ns, time_ns // MS, flow, *ends, list(frames), "PUB", True, "XPUB", offset=time_ns)
+
+
+def _late_drops(says_something: bool, topics: Sequence[bytes], gap: bool = False) -> dict[str, int]:
+    """What is dropped for the second subscriber of a late capture, of messages with these topics in turns.
+
+    It lacks the messages 100 to 109, and the last ones.
+    """
+    copies = Copies()
+    first, second = (copies.begin_late(_late(flow, MS, b"", b"")) for flow in (0, 1))
+    for number in range(200):
+        frames = topics[number % len(topics)], b"%d" % number
+        first([_late(0, 2 * number * MS, *frames)])
+        if number == 105 and says_something:
+            second([_late(1, 2 * number * MS, b"\0" + topics[0], by_subscriber=True)])
+        if number == 105 and gap:
+            copies.problem(Problem("note", "capture-gap", "", 2 * number * MS, 1, 1, PUBLISHER, _subscriber(1)))
+        if not 100 <= number < 110 and number < 190:
+            second([_late(1, (2 * number + 1) * MS, *frames)])
+    for flow in (0, 1):
+        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
+        copies.end(None, Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), 0, 400 * MS, "open"), 400 * MS)
+    claims = list(copies.claims(400 * MS))
+    assert all(one.certainty == "likely" and "came before the capture" in one.known for one in claims)
+    return {next(iter(one.endpoints)): one.occurrences.count for one in claims}
+
+
+def test_joined_late_what_a_subscriber_got_shows_what_it_wants() -> None:
+    """It wants all with the same first frame, until it says something, or octets are missing."""
+    assert _late_drops(False, [b"news"]) == _late_drops(False, [b"news", b"news.sport"]) == {_subscriber(1): 10}
+    assert _late_drops(True, [b"news"]) == {}
+    assert _late_drops(False, [b"news"], gap=True) == {}
+    assert _late_drops(False, [b"%d" % number for number in range(200)]) == {}, "each may be a topic of its own"
+
+
+def test_joined_late_a_topic_that_a_subscriber_never_got_is_not_missed() -> None:
+    copies = Copies()
+    everything, news = (copies.begin_late(_late(flow, MS, b"", b"")) for flow in (0, 1))
+    for number in range(200):
+        everything([_late(0, 2 * number * MS, b"news" if number % 3 else b"news.sport", b"%d" % number)])
+        if number % 3:  # perhaps a RADIO, whose groups must match as a whole
+            news([_late(1, (2 * number + 1) * MS, b"news", b"%d" % number)])
+    for flow in (0, 1):
+        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
+        copies.end(None, Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), 0, 400 * MS, "open"), 400 * MS)
+    assert list(copies.claims(400 * MS)) == []

@@ -1,6 +1,7 @@
 """Ways in captures that begin when the connections are there already."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.settings import RELATIONS
 from tests.world.events import events_of
 from tests.world.tap import Packets, load
 from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -132,7 +134,7 @@ def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: 
     assert whole >= least
 
 
-def _publications(packets: Packets | list[Any]) -> dict[tuple[int, str, str], set[tuple[int, str, str]]]:
+def _publications(packets: Sequence[Packet]) -> dict[tuple[int, str, str], set[tuple[int, str, str]]]:
     """By leg of a publication that was passed on: all legs of its way."""
     found, _ = followed([events_of(packets, Settings())])
     ways = [{(leg.time_ns, leg.src, leg.dst) for leg in way.legs} for way in found if way.kind == "publication"]

@@ -148,6 +148,7 @@ class CopyStream(msgspec.Struct, eq=False):
     place: int  # among all streams of the publisher
     topics: Counter[bytes] = field(default_factory=Counter)
     blind: bool = False
+    is_late: bool = False  # the capture lacks its subscriptions
     chosen: bool = False  # it has found somebody to be compared with
     looked: int = -1  # the changes of its publisher when it found nobody
     comparisons: "list[_Comparison]" = []
@@ -166,8 +167,10 @@ class CopyStream(msgspec.Struct, eq=False):
         server = self.server
         for event in messages:
             if event.src != server:
+                if self.is_late:
+                    self.forget_topics()
                 continue
-            if event.incomplete or event.matched is None:
+            if event.incomplete or not (self._is_wanted(event) if self.is_late else event.matched is not None):
                 self.leave()
                 return
             if not self.chosen and self.looked != publisher.changes:
@@ -181,6 +184,21 @@ class CopyStream(msgspec.Struct, eq=False):
                 publisher.see(contents, time_ns, self)
             for comparison in self.comparisons:
                 comparison.take(self, contents, event)
+
+    def _is_wanted(self, event: Message) -> bool:
+        """Whether a message shows what the subscriber of a late connection wants: all with the same first frame."""
+        if len(event.frames) < 2 or len(self.topics) > _MOST_TOPICS:
+            return False
+        topic = at_hand(event.frames[0])
+        if topic not in self.topics:
+            self.topics[topic] += 1
+            self.change()
+        return True
+
+    def forget_topics(self) -> None:
+        """The subscriber of a late connection says something: it may not want any longer what it got so far."""
+        self.topics.clear()
+        self.change()
 
     def choose_partners(self) -> None:
         """Find connections to compare with this one."""
@@ -304,8 +322,10 @@ class _Comparison:
         """Take a message of one of the two."""
         mine = 0 if stream is self.streams[0] else 1
         wanted = self.wanted[mine]
-        if wanted is not None and not at_hand(event.frames[0]).startswith(wanted):
-            return
+        if wanted is not None:
+            first = at_hand(event.frames[0])
+            if first not in wanted if self.streams[1 - mine].is_late else not first.startswith(wanted):
+                return
         here, there = self.queues[mine], self.queues[1 - mine]
         if not self.has_begun:
             self._look_for_beginning(contents, event.time_ns, here, there)

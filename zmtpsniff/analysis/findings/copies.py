@@ -22,6 +22,10 @@ A queue of ZMQ_SNDHWM messages that is full takes none before about half of them
 messages again and again, with few in between, is meant to be short, or to hold the last one only (ZMQ_CONFLATE): if
 its subscriber never makes the publisher wait, that is a note.
 
+A connection whose beginning the capture lacks has no subscriptions. But who gets a message of several frames wants all
+with the same first frame: some beginning of that is the topic. That holds until the subscriber says something. So only
+messages are compared whose first frame came before, on both connections.
+
 All this holds for one publisher. If a message comes that counted as dropped, several publishers share one address and
 do not send in one order: then the comparison ends, and its counts are forgotten.
 
@@ -34,7 +38,8 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from dissectors.events import Connection, Subscription
+from dissectors.events import Connection, Message, Problem, Subscription
+from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.compared_copies import SLOW_NS, ComparedPublisher, CopyRoom, CopyStream
 from zmtpsniff.analysis.findings.finding import Claim
@@ -46,6 +51,7 @@ from zmtpsniff.words.durations import about
 
 _ENDED = 1000
 _PROMPT_NS = 100_000_000  # who gets messages no later than that keeps up
+_NO_TOPICS = "; its subscriptions came before the capture, but it got others with the same first frames"
 _LATEST_ADVICE = (
     "Nothing, if the subscriber wants the latest value only: ZMQ_CONFLATE keeps one message, a small ZMQ_SNDHWM few. "
     "Otherwise raise ZMQ_SNDHWM at the publisher."
@@ -76,6 +82,25 @@ class Copies(Inquiry):
         stream = CopyStream(publisher, *ends, dossier.flow, publisher.take_place())
         self._streams[dossier.flow] = publisher.streams[dossier.flow] = stream
         return stream.take
+
+    def begin_late(self, message: Message) -> Listener:
+        """A publisher sends a copy, as its inferred type says. Hear what it sends from then on."""
+        publisher = self._publishers.at(message.src)
+        stream = CopyStream(publisher, message.src, message.dst, message.flow, publisher.take_place(), is_late=True)
+        self._streams[message.flow] = publisher.streams[message.flow] = stream
+        return stream.take
+
+    def change_late(self, flow: int) -> None:
+        """A subscription comes, or ends, on a connection that may be late."""
+        stream = self._streams.get(flow)
+        if stream is not None and stream.is_late:
+            stream.forget_topics()
+
+    def problem(self, event: Problem) -> None:
+        """Octets of a late connection are missing."""
+        stream = None if event.flow is None else self._streams.get(event.flow)
+        if stream is not None and stream.is_late and BLINDING.get(event.code) == "rest":
+            stream.leave()
 
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """Take note of topics that come and go."""
@@ -146,9 +171,11 @@ class Copies(Inquiry):
                     "messages-dropped",
                     f"{stream.server} dropped at least {plural(lost.count, 'message')} for its subscriber "
                     f"{stream.address}, which got {got:,}; others got them",
-                    "others got copies between messages that this subscriber got, too",
+                    "others got copies between messages that this subscriber got, too"
+                    + (_NO_TOPICS if stream.is_late else ""),
                     lost,
                     ends,
+                    certainty="likely" if stream.is_late else "certain",
                     subject=stream.address,
                 )
             if stream.lag_ns >= SLOW_NS:

@@ -34,6 +34,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
@@ -73,6 +74,7 @@ _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, Uneve
 _EARLY = 1000  # subscriptions that are held of one connection while its types are not known
 _EARLY_MESSAGES = 64  # messages that are held of one
 _EARLY_OCTETS = 65_536  # octets of these
+_LOOKED_AT = 1000  # messages of a late connection that may show what its sockets are
 _EARLY_FLOWS = 1000  # connections of which messages are held
 
 
@@ -98,7 +100,7 @@ class Diagnosis:
         self._endpoints, self._handshakes = endpoints, handshakes
         self._relays = relays
         self.know_processes = relays.know_processes
-        self._numbering = Numbering(sequence)
+        self._numbering, self._copies = Numbering(sequence), Copies()
         self._requests = Requests(relays.may_pass_on, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
@@ -113,7 +115,7 @@ class Diagnosis:
             Receivers(idle, closings, self._requests),
             Topics(),
             LateSubscribers(),
-            Copies(),
+            self._copies,
             self._numbering,
             identities,
             closings,
@@ -123,6 +125,7 @@ class Diagnosis:
             Violations(relays, self._requests),
             Vantage(),
         ]
+        self._compares = not sampled
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
         self._beginning = [one for one in self.inquiries if type(one).begin is not Inquiry.begin]
@@ -135,6 +138,7 @@ class Diagnosis:
         self._dossiers = Dossiers()
         self._listeners: dict[int, Sequence[Listener]] = {}  # by flow
         self._early: Ledger[int, list[Message]] = Ledger(list, _EARLY_FLOWS)  # by flow, until all types are known
+        self._looked_at: Ledger[int, int] = Ledger(int)  # by late flow: messages in which a publisher is looked for
         self._now_ns = 0
         self._interruptions = Interruptions()
         self.capture: Capture | None = None
@@ -316,6 +320,7 @@ class Diagnosis:
                 hear(dossier, event)
         elif isinstance(event, Subscription):
             dossier = self._dossiers.at(event)
+            self._copies.change_late(event.flow)
             if len(dossier.types) < 2 and len(dossier.early) < _EARLY:
                 dossier.early.append(event)  # its meaning depends on the types
             for hear in self._hearers["subscription"] if len(dossier.types) == 2 else ():
@@ -358,6 +363,24 @@ class Diagnosis:
         if not self._relays.follows(flow):
             self._remove_listener(flow, self._look_for_worker)
             self._add_listener(flow, self._look_for_worker)
+        if self._compares and self._look_for_publisher not in self._listeners.get(flow, ()):
+            self._add_listener(flow, self._look_for_publisher)
+
+    def _look_for_publisher(self, messages: Sequence[Message]) -> None:
+        """Compare copies once the messages of a late connection show that their sender is a publisher."""
+        flow = messages[0].flow
+        looked = self._looked_at[flow] = self._looked_at[flow] + len(messages)
+        for place, message in enumerate(messages):
+            if message.socket_type is None:
+                continue
+            self._remove_listener(flow, self._look_for_publisher)
+            if message.socket_type in PUBLISHERS and message.lookalike in (None, "XPUB", "RADIO"):
+                listener = self._copies.begin_late(message)
+                self._add_listener(flow, listener)
+                listener(messages[place:])
+            return
+        if looked >= _LOOKED_AT:
+            self._remove_listener(flow, self._look_for_publisher)
 
     def _take_first_reply(self, reply: Message) -> None:
         """A reply has its request, though the sockets have not both announced their types: inquiries may listen now."""

@@ -130,7 +130,7 @@ class Relays(Inquiry):
         # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
-        # By program and contents: how many publications it sent before it took them. Where clocks differ, it may seem so.
+        # By program and contents: publications that it sent before it took them. Where clocks differ, it may seem so.
         self._sent_first: Ledger[tuple[str, int], int] = Ledger(int)
         self._is_cut = False  # packets lack their last octets
 

@@ -163,7 +163,7 @@ class WayConnection(msgspec.Struct, eq=False):
         return stream
 
     def publish(self, src: str) -> Stream:
-        """What a sender without a type says from now on are publications. Return the stream of these."""
+        """Take what a sender without a type says from now on for publications. Return the stream of these."""
         stream = self.streams[src]
         if stream.sends != "publication":
             stream = self.streams[src] = copy(stream)
