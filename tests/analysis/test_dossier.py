@@ -1,4 +1,4 @@
-"""What several stages of analysis ask of a flow."""
+"""Facts of a connection that several stages of analysis ask for."""
 
 from typing import get_args
 
