@@ -3,7 +3,6 @@
 Questions may. The pages quote three pieces of advice that begin so: records hold these texts, so they stay.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +15,8 @@ PARTS = ("benchmarks", "dissectors", "docs", "fixtures", "pages", "tests", "zmtp
 QUOTED = 3
 _RIDDLE = re.compile(r"(What|Who|None|Nobody|Somebody)\b|.*\b(of it|go(es)? on)\b")
 _BEGINNING = re.compile(r"(What|Who|None|Nobody|Somebody)\b")
+_FIRST_LINE = re.compile(r'^ *"""(.+?)(?:"""|$)', re.MULTILINE)  # of a docstring
 _NOT_PROSE = re.compile(r"^```.*?^```|^( {4}|[#|<]).*?$", re.MULTILINE | re.DOTALL)
-
-
-def _first_lines(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield (ast.get_docstring(node) or "").partition("\n")[0]
-    for one in ast.iter_child_nodes(node):
-        if not isinstance(one, ast.expr):  # of which most of a module is made
-            yield from _first_lines(one)
 
 
 def _sentences(path: Path) -> Iterator[str]:
@@ -40,7 +32,7 @@ def riddles(part: str) -> list[str]:
         said, riddle = (one for path in paths for one in _sentences(path)), _BEGINNING
     else:
         said, riddle = (
-            (one for path in (PROJECT / part).rglob("*.py") for one in _first_lines(ast.parse(path.read_text()))),
+            (one for path in (PROJECT / part).rglob("*.py") for one in _FIRST_LINE.findall(path.read_text())),
             _RIDDLE,
         )
     return [one for one in said if riddle.match(one) and not one.endswith("?") and one != "What to do:"]

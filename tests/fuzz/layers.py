@@ -159,7 +159,7 @@ _ANSWERS = (
 COMPRESSED, PLAIN, DEFLATED, STREAM = range(4)
 """Kinds of turns: a message to compress, one that is not compressed, octets as if they were, octets of the stream."""
 GOES_ON, LOST = 8, 16
-"""In a mark: the message goes on in the next frame of that side; the capture lacks the frame."""
+"""In a mark: the message continues in the next frame of that side; the capture lacks the frame."""
 _MASK = b"\x11\x22\x33\x44"
 
 

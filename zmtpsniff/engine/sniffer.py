@@ -48,7 +48,7 @@ class Collaborators(NamedTuple):
     """The objects that a Sniffer works with besides its source. Each of them is optional."""
 
     clock: Callable[[], int] | None = None
-    """Gives the time, in nanoseconds since 1970, while packets pass. Then time goes on without packets, too."""
+    """Gives the time, in nanoseconds since 1970, while packets pass. Afterwards it advances without packets, too."""
     tls: "Tls | None" = None
     """Takes decrypted octets out of TLS."""
     witness: Witness | None = None

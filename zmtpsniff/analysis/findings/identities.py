@@ -34,7 +34,7 @@ _RETURN_ADVICE = (
     "before it connects."
 )
 
-_Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of a peer of it
+_Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of one of its peers
 
 
 class _Holder(msgspec.Struct, eq=False):

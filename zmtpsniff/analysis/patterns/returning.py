@@ -20,7 +20,7 @@ PATIENCE_NS = 60_000_000_000
 """No reply comes so long after its request."""
 
 Peer = tuple[str, Octets]
-"""The address of a ROUTER, and the identity of a peer of it."""
+"""The address of a ROUTER, and the identity of one of its peers."""
 
 
 class ReturningPeers:
