@@ -97,30 +97,28 @@ def test_a_killed_tshark_ends_the_capture_with_its_reason() -> None:
     assert "Traceback" not in program.said()
 
 
-def test_an_interface_that_only_tshark_knows() -> None:
+def _packets_of_randpkt(*options: str) -> int:
+    """The number of packets of a capture of tshark's interface randpkt."""
     known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
     if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
         pytest.skip("tshark has no randpkt interface here")
-    # It makes 1,000 packets unless told otherwise, and of a program that ends tshark may lose the last ones.
-    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", "-c", "1500", "-a", "duration:40"]
-    command += ["--tshark-option", "extcap.randpkt.count:100000"]
-    command += _OF_ONE_KIND
+    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", *options, *_OF_ONE_KIND]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["type"] == "capture"
-    assert last["packets"] == 1500
+    packets: int = last["packets"]
+    return packets
+
+
+def test_an_interface_that_only_tshark_knows() -> None:
+    # It makes 1,000 packets unless told otherwise, and of a program that ends tshark may lose the last ones.
+    more = ["--tshark-option", "extcap.randpkt.count:100000"]
+    assert _packets_of_randpkt("-c", "1500", "-a", "duration:40", *more) == 1500
 
 
 @pytest.mark.slow
 def test_an_interface_that_ends_by_itself() -> None:
-    known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
-    if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
-        pytest.skip("tshark has no randpkt interface here")
-    command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", *_OF_ONE_KIND]  # nothing else ends it
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert last["type"] == "capture"
-    assert 0 < last["packets"] <= 1000
+    assert 0 < _packets_of_randpkt() <= 1000  # nothing else ends it
 
 
 class Listener(NamedTuple):

@@ -3,6 +3,7 @@
 import html
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,14 @@ def words(svg: str) -> list[str]:
     return [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg)]
 
 
-def test_the_tree(tmp_path: Path) -> None:
-    picture.draw(tmp_path / "tree.svg")
-    made = words((tmp_path / "tree.svg").read_text())
-    assert made == words((DOCS / "tree.svg").read_text()), "python docs/picture.py makes it"
-    assert len(made) > 20
-
-
-def test_browse(tmp_path: Path) -> None:
-    browse_picture.draw(tmp_path / "browse.svg")
-    made = words((tmp_path / "browse.svg").read_text())
-    assert made == words((DOCS / "browse.svg").read_text()), "python -m docs.browse_picture makes it"
+@pytest.mark.parametrize(
+    ("draw", "name", "maker"),
+    [(picture.draw, "tree.svg", "docs/picture.py"), (browse_picture.draw, "browse.svg", "-m docs.browse_picture")],
+)
+def test_drawings(draw: Callable[[Path], None], name: str, maker: str, tmp_path: Path) -> None:
+    draw(tmp_path / name)
+    made = words((tmp_path / name).read_text())
+    assert made == words((DOCS / name).read_text()), f"python {maker} makes it"
     assert len(made) > 20
 
 

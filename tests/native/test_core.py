@@ -143,9 +143,7 @@ def test_headers_in_another_packet_cut_anywhere(both: BothCores, protocol: int, 
     [(4, "00"), (41, ""), (46, ""), (47, ""), (47, "0000 86dd"), (47, "2000 0800 0000 0007"), (47, "0001 0800")],
 )
 def test_packets_in_others_that_are_not_plain(both: BothCores, protocol: int, header: str) -> None:
-    packet = in_ip(captured_as(1, ""), protocol, header)
-    rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
-    assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
+    assert_is_left_over(both, in_ip(captured_as(1, ""), protocol, header))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +153,7 @@ def test_packets_in_others_that_are_not_plain(both: BothCores, protocol: int, he
      (6081, "0000 6558 0000 0701"), (6081, "3f00 6558 0000 0700")],
 )  # fmt: skip
 def test_tunnels_that_are_not_plain(both: BothCores, port: int, header: str) -> None:
-    packet = in_tunnel(captured_as(1, ""), port, header)
-    rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
-    assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
+    assert_is_left_over(both, in_tunnel(captured_as(1, ""), port, header))
 
 
 def captured_as(link: int, tags: str, ipv6: bool = False) -> bytes:
@@ -172,7 +168,10 @@ def captured_as(link: int, tags: str, ipv6: bool = False) -> bytes:
 
 
 def test_packets_with_many_tags_are_not_plain(both: BothCores) -> None:
-    packet = captured_as(1, "8100 0001 8100 0002 9100 0003")
+    assert_is_left_over(both, captured_as(1, "8100 0001 8100 0002 9100 0003"))
+
+
+def assert_is_left_over(both: BothCores, packet: bytes) -> None:
     rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
     assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
 
