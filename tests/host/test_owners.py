@@ -73,8 +73,8 @@ def test_an_answer_counts_only_for_who_lived_then(
     owners: ConnectionOwners, time_ns: int, end: End, named: bool
 ) -> None:
     owners.ask(1, CLIENT, SERVER)
-    owners.hear(answer(1, CLIENT, time_ns, 7))
-    owners.hear(answer(1, SERVER, time_ns, 8))
+    owners.see(answer(1, CLIENT, time_ns, 7))
+    owners.see(answer(1, SERVER, time_ns, 8))
     event = connection(1, 20, 60, end)
     owners.add_to(event)
     assert event.client.process == (Process(7, "python") if named else None)
@@ -86,8 +86,8 @@ def test_the_end_of_a_capture_waits_for_the_first_look(owners: ConnectionOwners)
     owners.ask(1, CLIENT, SERVER)
 
     def look() -> None:
-        owners.hear(answer(1, CLIENT, 50, 7))
-        owners.hear({"is": "looked", "id": 1})
+        owners.see(answer(1, CLIENT, 50, 7))
+        owners.see({"is": "looked", "id": 1})
 
     late = threading.Timer(0.5, look)
     late.start()
@@ -104,7 +104,7 @@ def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:
     first = connection(1, 20, 60)
     owners.add_to(first)
     owners.ask(2, CLIENT, SERVER)
-    owners.hear(answer(1, CLIENT, 50, 7))
+    owners.see(answer(1, CLIENT, 50, 7))
     second = connection(2, 70, 90)
     owners.add_to(second)
     assert first.client.process is None

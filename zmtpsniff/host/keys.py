@@ -46,7 +46,7 @@ class ConnectionKeys:
         """A connection is over."""
         self._boxes.forget(flow)
 
-    def hear(self, line: str) -> None:
+    def see(self, line: str) -> None:
         """Take a key from the helper."""
         self.lines.append(line)
         key = parse_key(line)

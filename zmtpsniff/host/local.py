@@ -70,9 +70,9 @@ class LocalHost:
         while (reply := self._helper.replies.get()) is not None:
             match reply["is"]:
                 case "owner" | "looked":
-                    self.owners.hear(reply)
+                    self.owners.see(reply)
                 case "key" if self.keys is not None:
-                    self.keys.hear(reply["line"])
+                    self.keys.see(reply["line"])
                 case "seen":
                     self.seen_ns = reply["time_ns"]
                     self._has_seen.set()

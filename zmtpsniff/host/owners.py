@@ -48,7 +48,7 @@ class ConnectionOwners:
             asked.is_sought = True
             self._helper.find_owners(flow, [SocketEnds(src, dst), SocketEnds(dst, src)])
 
-    def hear(self, reply: dict[str, Any]) -> None:
+    def see(self, reply: dict[str, Any]) -> None:
         """Take an answer of the helper, or that it has looked for the first time, and reported what it found."""
         asked = self._open(reply["id"])
         if reply["is"] == "looked":

@@ -86,7 +86,7 @@ class Patience(Part, gc=False):
     latest_ns: int = 0  # the longest time by which octets came late
     latest: bytes = b""  # the key of the direction whose octets came so late
 
-    def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
+    def see(self, late_ns: int, direction: bytes, segments: int) -> None:
         """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""
         self.late += segments
         if late_ns > self.latest_ns:
@@ -433,7 +433,7 @@ class Flow(Part):
         """Octets of a direction have come, and segments of the other one waited for them: learn how late they came."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
-            self.commons.patience.observe(time_ns - min(times), late.key, len(times))
+            self.commons.patience.see(time_ns - min(times), late.key, len(times))
 
     def count_recent(self) -> None:
         """Count the octets of delivered segments that are kept."""

@@ -99,7 +99,7 @@ class Identities(Inquiry):
         """Whether a peer came back on this connection, and the ROUTER may ignore it."""
         return flow in self._returns
 
-    def hear(self, flows: Iterable[int]) -> None:
+    def see(self, flows: Iterable[int]) -> None:
         """The ROUTERs took messages of these connections."""
         if self._returns:
             for flow in flows:

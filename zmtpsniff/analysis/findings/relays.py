@@ -300,7 +300,7 @@ class Relays(Inquiry):
 
     def _take_way(self, way: OpenWay) -> None:
         its_passages = [*passages(way)]
-        self._identities.hear(one.taken.flow for one in its_passages)
+        self._identities.see(one.taken.flow for one in its_passages)
         for one in its_passages:
             self._count_passage(way, one)
         if way.kind == "publication":
