@@ -25,6 +25,8 @@ MS = 1_000_000
         (30_000 * MS, "30.000 s", "30 s", "30 s"),
         (125_000 * MS, "2 min 5 s", "2 min 5 s", "125 s"),
         (7_500_000 * MS, "2 h 5 min", "2 h 5 min", "125 min"),
+        (98_160_000 * MS, "27 h 16 min", "27 h 16 min", "27 h"),
+        (518_400_000 * MS, "144 h 0 min", "144 h 0 min", "6 days"),
     ],
 )
 def test_a_length_of_time(length_ns: int, exact: str, short: str, said: str) -> None:

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 NS = 1_000_000_000  # nanoseconds of a second
 _UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+_LONG_UNITS = ((86_400, "days"), (3600, "h"), (60, "min"))  # and their seconds
 _REMEMBERED = 4096  # lengths: many are the same, or are told twice
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_SECONDS = 1e9  # 30 years, and still an integer of nanoseconds in 64 bits
@@ -43,10 +44,11 @@ def brief(length_ns: int) -> str:
 
 
 def about(length_ns: int) -> str:
-    """A length of time as people say it: ``82 us``, ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
+    """A length of time as people say it: ``82 us``, ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``, ``27 h``, ``6 days``."""
     if length_ns < NS:
         return brief(length_ns)
     seconds = length_ns / NS
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
+    size, unit = next((one for one in _LONG_UNITS if seconds >= 3 * one[0]), (1, "s"))
+    return f"{seconds / size:.0f} {unit}"
