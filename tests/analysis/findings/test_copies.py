@@ -261,7 +261,7 @@ def _late(flow: int, time_ns: int, *frames: bytes, by_subscriber: bool = False) 
 
 
 def _late_drops(says_something: bool, topics: Sequence[bytes], gap: bool = False) -> dict[str, int]:
-    """What is dropped for the second subscriber of a late capture, of messages with these topics in turns.
+    """Messages dropped for the second subscriber of a late capture, with these topics in turns.
 
     It lacks the messages 100 to 109, and the last ones.
     """
