@@ -223,7 +223,7 @@ def _connection(client: int) -> Connection:
 
 
 def _passed_on(copies: int) -> list[AnyEvent]:
-    """What a publisher sends to a proxy, and that to so many subscribers, if the capture began later."""
+    """Messages of a publisher to a proxy, and on to so many subscribers, if the capture began later."""
     proxy, publisher = "10.0.0.2", "10.0.0.1:40000"
     ends = [(publisher, f"{proxy}:5555"), *((f"10.0.0.{flow}:40000", f"{proxy}:5556") for flow in range(3, copies + 3))]
     events: list[AnyEvent] = [
