@@ -39,7 +39,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
         return min(max(self.length, 0), _LONGEST)
 
     def __bool__(self) -> bool:
-        """They are there, however many."""
+        """True: octets are there, also if none was kept."""
         return True
 
 
@@ -53,7 +53,7 @@ class Hidden(msgspec.Struct, frozen=True, gc=False):
         return self.length
 
     def __bool__(self) -> bool:
-        """They are there, however many."""
+        """True: octets are there, also if none was kept."""
         return True
 
 

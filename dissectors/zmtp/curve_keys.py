@@ -184,15 +184,15 @@ class KeyRing:
         return None if keys is None else keys[0].secret
 
     def shared(self, since: int, most: int) -> list[SharedKey]:
-        """Precomputed keys with the client's public key, of a number over ``since``, newest first."""
+        """At most ``most`` precomputed keys with the client's public key that came after ``since``, newest first."""
         return self._since(self._shared, since, most)
 
     def wildcards(self, since: int, most: int) -> list[SharedKey]:
-        """Precomputed keys without the client's public key, of a number over ``since``, newest first."""
+        """At most ``most`` precomputed keys without the client's public key that came after ``since``, newest first."""
         return self._since(self._wildcards, since, most)
 
     def secrets(self, since: int, most: int) -> list[SecretKey]:
-        """Secret keys, and public keys alone, of a number over ``since``, newest first."""
+        """At most ``most`` secret keys, and public keys alone, that came after number ``since``, newest first."""
         return self._since(self._secrets, since, most)
 
     def _put(self, keys: "deque[tuple[int, K]]", index: "dict[bytes, tuple[K, ...]]", key: K) -> None:

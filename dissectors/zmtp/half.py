@@ -269,7 +269,7 @@ class Half(Part):
             self.lost.expect(framing)
 
     def release(self) -> None:
-        """Break the references back to this side, so that its memory is freed at once. Feed it nothing more."""
+        """Break the references back to this side, so that its memory is freed at once. Call nothing else afterwards."""
         self._read = self._part = _pass_over
         self.lost = None
         self.session.release()

@@ -92,7 +92,7 @@ class Session(Part):
     plain: Live[bool | None] = None  # messages need no look: no subscriptions, not encrypted, not damaged
 
     def __post_init__(self) -> None:
-        """Begin without the other side."""
+        """Begin without the session of the other side, which may be set later."""
         self.keep = self.limits.keep
         self.other = self
 

@@ -180,7 +180,7 @@ def _is_certain(value: Any, depth: int) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as in JSON, but with octets, and no deeper or longer than people can look at."""
+    """A value as in JSON, but with octets, cut to a depth and a length that people can read."""
     left = _ITEMS
 
     def convert(item: Any, depth: int) -> Any:

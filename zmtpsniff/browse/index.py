@@ -214,7 +214,7 @@ class RecordIndex:
 
 
 def _unfolded(records: list[AnyEvent]) -> list[AnyEvent]:
-    """The same with an object for each message."""
+    """The events, with an object for each message of a batch."""
     found: list[AnyEvent] = []
     for record in records:
         found += record.messages() if isinstance(record, MessageBatch) else [record]

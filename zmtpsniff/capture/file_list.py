@@ -63,7 +63,7 @@ def _local_files(name: str, but: str | None) -> list[FileInfo]:
 
 
 def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[FileInfo]:
-    """The files of a folder with these names, but for those to leave out. ``but`` sees paths with links resolved."""
+    """The files of a folder with these names. The expression ``but`` leaves out paths, of which links are resolved."""
     real = os.path.realpath(folder)
     wanted = (os.path.join(folder, name) for name in names if but is None or not re.search(but, f"{real}/{name}"))
     return [listed(path) for path in wanted if not is_special(path)]

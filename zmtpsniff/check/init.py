@@ -139,7 +139,7 @@ def _short(value: float) -> str:
 
 
 def _listed(values: Sequence[str]) -> str:
-    """A list of TOML; a text, if there is just one."""
+    """The strings as a list of TOML; a single one without brackets."""
     return _toml(values[0]) if len(values) == 1 else f"[{', '.join(map(_toml, values))}]"
 
 

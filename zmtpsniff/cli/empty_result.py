@@ -71,7 +71,7 @@ class EmptyResult:
 
 
 def _quotes_a_number(test: TextTest) -> bool:
-    """Whether it asks for the order of a number in quotes and a field of a body.
+    """Whether a filter orders a field of a body against a number in quotes.
 
     Such a field has the type that each message gives it, so the comparison itself is no mistake.
     """

@@ -72,7 +72,7 @@ class _Fullness:
         self.has_changed = False  # one has none any more
 
     def expect(self, keys: Iterable[bytes]) -> None:
-        """Directions with these keys have packets in a block that are large enough to be full."""
+        """Watch the directions with these keys: a block has packets of theirs that are large enough to be full."""
         for key in keys:
             credit = self._credits.get(key)
             if credit is None:

@@ -198,7 +198,7 @@ def remove_left(folder: str, is_alive: Callable[[int], str | None] = started) ->
 
 
 def _remove(folder: str, group: str) -> None:
-    """Remove the probes of a group, and then its instances, which show that there may be some."""
+    """Remove the probes of a group, and last its instances: while these are there, probes may be left."""
     deadline = time.monotonic() + _REMOVAL_SECONDS
     while (instances := glob(f"{folder}/instances/{group}_*")) and time.monotonic() < deadline:
         try:

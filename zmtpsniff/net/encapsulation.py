@@ -250,7 +250,7 @@ def _erspan_iii(data: bytes, start: int, stop: int) -> Next:
 
 
 def _cut_tunnel(end: int, stop: int) -> Next:
-    """There is no such header in this UDP payload: it is cut off, or another program uses the port."""
+    """The result for a UDP payload without the tunnel's header: it is cut off, or another program uses the port."""
     return (NO_TUNNEL if stop < end else CUT), end
 
 

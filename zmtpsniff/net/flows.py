@@ -607,7 +607,7 @@ class FlowTable(Part):
         self._take_again()
 
     def _hurry(self, flow: Flow) -> None:
-        """Let nothing of a flow wait any longer, though segments may follow."""
+        """Deliver the waiting octets of a flow now, and give up its holes, though segments may follow."""
         if not flow.begun:
             self._begin(flow)
         if flow.dissection is not None:

@@ -27,7 +27,7 @@ _TRANSLATIONS = 8  # of each; anybody can forge more
 
 
 class TranslationLog:
-    """Connections that began lately, by their numbers, and how many of them were others with translated addresses."""
+    """The latest connections by their initial numbers, and how many are others with translated addresses."""
 
     def __init__(self) -> None:
         """Start without any."""

@@ -71,7 +71,7 @@ class JsonForm:
     """Turns events into what msgspec encodes as their records."""
 
     def __init__(self, octets: Callable[[Octets], Any]) -> None:
-        """Make octets what ``octets`` returns for them."""
+        """Show octets as what ``octets`` returns for them."""
         self._octets = octets
         self._plans: dict[type, _Plan] = {}
 

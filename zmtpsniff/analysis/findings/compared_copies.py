@@ -91,7 +91,7 @@ class _Queue(msgspec.Struct, eq=False):
             del self.lost_contents[next(iter(self.lost_contents))]
 
     def note_loss(self, event: Message, count: int) -> None:
-        """So many messages did not come here; this one on either side shows that."""
+        """Count ``count`` messages that did not come here, as ``event`` shows, which either side received."""
         self.lost.add(event.time_ns, event.packet, event.flow, count)
         if event.flow in self.lost_at:
             size = max(sum(len(at_hand(frame)) for frame in event.frames), 1)

@@ -60,7 +60,7 @@ _SOON_NS = 1_000_000_000  # after an address answers, what waited for it goes on
 
 
 class _Tries(msgspec.Struct, eq=False):
-    """Attempts to connect to an address, all with the same outcome, since somebody last answered there."""
+    """Attempts to connect to an address since a service last answered there. All had the same outcome."""
 
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
     connections: int = 0  # that were tried, each with one SYN or more

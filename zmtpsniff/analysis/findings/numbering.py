@@ -327,7 +327,7 @@ class _Numbered:
         self._is_over = False
 
     def subscribe(self, event: Subscription) -> None:
-        """Whoever cancels does not want everything any more."""
+        """Note a subscription. After any cancellation the subscriber no longer counts as one to everything."""
         is_new = event.action == "subscribe"
         self.everything = is_new and (self.everything or event.topic == b"")
         if isinstance(self.numbers, _Count) and not is_new:

@@ -127,7 +127,7 @@ class RelayPlace:
 
     @property
     def inside(self) -> Sketch:
-        """How long it worked on each message."""
+        """How long the place worked on each message."""
         self._count()
         return self._inside
 
@@ -210,7 +210,8 @@ class RelayPlace:
         return max(len(self.tasks), len(other.tasks)) > _TASKS or not self.tasks.keys().isdisjoint(other.tasks)
 
     def rare_ns(self, team: Sequence["RelayPlace"]) -> int:
-        """The time that others of a team exceed with one message in a hundred, if this one is slow far more often.
+        """The time that one message in a hundred of the others of a team exceeds, if this place exceeds it far more
+        often.
 
         It is 0 if this one is not, or if the others had so few messages that it may be chance that they were not slow.
         """

@@ -348,7 +348,7 @@ class BodyIds:
         self._pay()
 
     def give_up(self) -> None:
-        """Look for no ids any more."""
+        """Stop looking for ids."""
         self.is_over = True
         self._evidence.clear()
         for side in self._sides.values():

@@ -201,7 +201,7 @@ class LockStep(Rules):
             self._general.lose()
 
     def pass_time(self, now_ns: int) -> None:
-        """Report a request that has waited for too long, once."""
+        """Report once that a request has waited for too long."""
         if self._general is not None:
             self._general.pass_time(now_ns)
         elif self._packet and not (self._is_reported or self._is_worker) and now_ns - self._time_ns > self._timeout_ns:

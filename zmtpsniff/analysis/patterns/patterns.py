@@ -302,7 +302,7 @@ class Patterns:
             self._unseen.pop(flow, None)
 
     def _note_time(self, event: AnyEvent | Notice | MessageBatch) -> bool:
-        """Learn from an event what time it is. Return whether it says that."""
+        """Take the time of an event as the time now. Returns whether the event has one."""
         time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
         if time_ns is None:
             return False

@@ -427,7 +427,7 @@ class RequestReply(Rules):
             self._ids.lose()
 
     def pass_time(self, now_ns: int) -> None:
-        """Report a request that has waited for too long, once."""
+        """Report once that a request has waited for too long."""
         waiting = self._oldest_waiting()
         if waiting is not None and not self._is_reported and now_ns - waiting.time_ns > self._exchange.timeout_ns:
             self._is_reported = True

@@ -104,7 +104,7 @@ class Endings:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether many packets are out of order, so a message may come behind the next leg of its way."""
+        """Whether many packets are out of order, so that a message may stand behind the next leg of its way."""
         return self._is_disordered or self._overtaken >= _MUCH_DISORDER
 
     def overtake(self, hop: Hop, by_ns: int) -> None:

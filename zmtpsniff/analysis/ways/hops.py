@@ -510,7 +510,7 @@ class OpenWay(msgspec.Struct, eq=False):
         self.last_ns = max(self.last_ns, hop.time_ns)
 
     def drop(self) -> None:
-        """End it without a record. It forgets the way before it, too, which would stay in memory else."""
+        """End the way without a record, and forget the way before it, which would stay in memory otherwise."""
         self.is_over, self.earlier = True, None
 
     def take_over(self, other: "OpenWay", before: Hop, joined: Joined, *, certain: bool) -> None:
