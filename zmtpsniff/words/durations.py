@@ -44,7 +44,7 @@ def brief(length_ns: int) -> str:
 
 
 def about(length_ns: int) -> str:
-    """A length of time as people say it: ``82 us``, ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``, ``27 h``, ``6 days``."""
+    """A length of time as people say it: ``82 us``, ``1.2 s``, ``30 s``, ``5 min``, ``27 h``, ``6 days``."""
     if length_ns < NS:
         return brief(length_ns)
     seconds = length_ns / NS
