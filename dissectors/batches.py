@@ -100,6 +100,10 @@ class MessageBatch:
         """Messages with the frames, the packets and the senders of these."""
         return MessageBatch(self.octets, self.rows, self.first_packet, columns, self.frames, self.carried, self.senders)
 
+    def with_senders(self, senders: "list[BatchSide]") -> "MessageBatch":
+        """The same messages, with other facts of their senders."""
+        return MessageBatch(self.octets, self.rows, self.first_packet, self.columns, self.frames, self.carried, senders)
+
     def of_senders(self, wanted: Sequence[bool]) -> "MessageBatch":
         """The messages of those senders that are wanted, by their places among the senders."""
         senders = array("I", self.columns)[SENDER::SMALL]

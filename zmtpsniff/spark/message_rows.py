@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import count
 from operator import add
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from dissectors.columns import (
     FIRST,
     LARGE,
     LATENCY,
+    MESSAGE,
     PAIRED,
     PAIRED_BY,
     REQUEST,
@@ -47,10 +49,8 @@ from zmtpsniff.spark.row_columns import (
     OctetsBuilder,
     RowOrigin,
     address_columns,
-    has_any,
     integer_column,
     long_column,
-    null_for,
     packet_columns,
     sizes_of,
     sums_of,
@@ -61,6 +61,8 @@ from zmtpsniff.spark.row_columns import (
 _ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
 _NO_PLACE = Place(0, 0, 0)
 _HASH_OCTETS = 16
+_RECORD = Struct("=20xIiIII16xqqq")  # of a MESSAGE, from the part of its request on, but for offset and seen
+_ALONE = bytes(MESSAGE.size)  # of a message that has to do with no other
 functions = core or reference
 """The functions that make columns of batches."""
 # File, connection, src, dst, type, inferred, lookalike, incomplete, encrypted.
@@ -216,71 +218,64 @@ def _shortened(digest: bytes) -> bytes:
 
 
 class Relations:
-    """The relations of messages to others, a column at a time."""
+    """The relations of messages to others: a record of the core for each message, of which columns are made at once."""
 
     def __init__(self) -> None:
         """Begin without messages."""
-        self._requests = array("q")  # packets, 0 for none
-        self._request_parts = array("i")
-        self._latencies = array("q")  # -1 for none
-        self._paired = array("i")  # codes
-        self._envelopes = array("i")  # 1 more than the identities; 0 for none, below 0 without a delimiter
-        self._forwards = array("i"), array("q"), array("i")  # flows, packets and parts, 0 for none
+        self._records: list[bytes] = []  # of one message each, or of several
+        self._count = 0
         self._matched: dict[int, Octets] = {}  # by the numbers of messages
 
     def take(self, message: Message) -> None:
         """Take a message."""
         if message.matched is not None:
-            self._matched[len(self._requests)] = message.matched
-        self._requests.append(message.request or 0)
-        self._request_parts.append(message.request_part)
-        self._latencies.append(-1 if message.latency_ns is None else message.latency_ns)
-        self._paired.append(PAIRED.index(message.paired))
+            self._matched[self._count] = message.matched
+        self._count += 1
+        if message.request is None and message.envelope is None and message.forwards is None:
+            self._records.append(_ALONE)
+            return
         envelope, via = message.envelope, message.forwards or _NO_PLACE
-        self._envelopes.append(0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1))
-        flows, packets, parts = self._forwards
-        flows.append(via.flow)
-        packets.append(via.packet)
-        parts.append(via.part)
+        identities = 0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1)
+        latency_ns = -1 if message.latency_ns is None else message.latency_ns
+        self._records.append(
+            _RECORD.pack(
+                message.request_part, identities, PAIRED.index(message.paired), via.part, via.flow,
+                message.request or 0, latency_ns, via.packet,
+            )
+        )  # fmt: skip
 
     def take_batch(self, batch: MessageBatch) -> None:
         """Take messages in columns."""
-        small, large = array("i", batch.columns), array("q", batch.columns)
-        requests = large[REQUEST::LARGE]
-        latencies = np.where(requests, large[LATENCY::LARGE], -1)
-        self._latencies.frombytes(latencies.tobytes())
-        self._requests += requests
-        self._forwards[1].extend(large[VIA::LARGE])
-        for column, place in (
-            (self._request_parts, REQUEST_PART), (self._envelopes, ENVELOPE), (self._paired, PAIRED_BY),
-            (self._forwards[2], VIA_PART), (self._forwards[0], VIA_FLOW),
-        ):  # fmt: skip
-            column.extend(small[place::SMALL])
+        self._count += len(batch)
+        self._records.append(batch.columns)
 
     def columns(self, origin: RowOrigin, most: int) -> dict[str, Any]:
         """The columns, of all messages."""
-        count = len(self._requests)
-        found = packet_columns("request", self._requests, origin)
+        octets = b"".join(self._records)
+        small, large = np.frombuffer(octets, np.int32), np.frombuffer(octets, np.int64)
+        requests, latencies, packets = (large[place::LARGE] for place in (REQUEST, LATENCY, VIA))
+        paired, envelopes, request_parts, flows, parts = (
+            small[place::SMALL] for place in (PAIRED_BY, ENVELOPE, REQUEST_PART, VIA_FLOW, VIA_PART)
+        )
+        found = packet_columns("request", requests, origin)
         if found:
-            parts = integer_column(self._request_parts).cast(pa.int64())
-            found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts, None)
-            found["latency_ns"] = null_for(long_column(self._latencies), -1)
-        if has_any(self._paired):
-            found["paired"] = text_column(PAIRED).take(integer_column(self._paired))
-        if has_any(self._envelopes):
-            envelopes = integer_column(self._envelopes).cast(pa.int64())
-            identities = pc.subtract(pc.abs(envelopes), 1)
+            parts_of = pa.array(request_parts, pa.int64())
+            found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts_of, None)
+            found["latency_ns"] = pa.array(latencies, mask=(requests == 0) | (latencies == -1))
+        if paired.any():
+            found["paired"] = text_column(PAIRED).take(pa.array(paired))
+        if envelopes.any():
             found["envelope"] = pa.StructArray.from_arrays(
-                [identities, pc.greater(envelopes, 0)], fields=list(_ENVELOPE), mask=pc.equal(envelopes, 0)
-            )
-        flows, packets, parts = self._forwards
-        if has_any(packets):
+                [pa.array(abs(envelopes) - 1, pa.int64()), pa.array(envelopes > 0)],
+                fields=list(_ENVELOPE), mask=pa.array(envelopes == 0),
+            )  # fmt: skip
+        if packets.any():
             paths, numbers = origin.packets.columns(packets, origin.files)
-            known = {flow: origin.conn_ids[flow].name for flow in set(flows) if flow in origin.conn_ids}
-            names = pa.array([known.get(flow) for flow in flows], pa.string())
-            columns = [names, paths.cast(pa.string()), numbers, integer_column(parts).cast(pa.int64())]
-            mask = pc.equal(long_column(packets), 0)
-            found["forwards"] = pa.StructArray.from_arrays(columns, fields=list(_PLACE), mask=mask)
+            known = {flow: origin.conn_ids[flow].name for flow in set(flows.tolist()) if flow in origin.conn_ids}
+            names = pa.array(map(known.get, flows.tolist()), pa.string())
+            columns = [names, paths.cast(pa.string()), numbers, pa.array(parts, pa.int64())]
+            found["forwards"] = pa.StructArray.from_arrays(columns, fields=list(_PLACE), mask=pa.array(packets == 0))
         if self._matched:
-            found["matched"] = OctetsBuilder(most or MOST, [self._matched.get(at) for at in range(count)]).build()
+            values = list(map(self._matched.get, range(self._count)))
+            found["matched"] = OctetsBuilder(most or MOST, values).build()
         return found

@@ -14,6 +14,7 @@ from zmtpsniff.capture.block import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import ArrayLike
 
 _RECENT = 1 << 20  # packets whose offsets are at hand
 _KEPT = 4096  # runs that a later run of the program may refer to
@@ -88,7 +89,7 @@ class PacketNames:
             self._read = file, self._offsets_of(file)
         return PacketName(file, number, self._read[1][number - 1] if number <= len(self._read[1]) else 0)
 
-    def columns(self, packets: "array[int]", paths: Mapping[int, str]) -> tuple["pa.Array", "pa.Array"]:
+    def columns(self, packets: "ArrayLike", paths: Mapping[int, str]) -> tuple["pa.Array", "pa.Array"]:
         """The paths and the numbers of packets, null for 0."""
         import numpy as np  # of which a program that only reads files needs nothing
         import pyarrow as pa

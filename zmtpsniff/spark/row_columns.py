@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import ArrayLike
 
 from dissectors.address import port_of
 from dissectors.events import (
@@ -109,22 +110,17 @@ def lengths_only(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, OCTETS_LISTS)
 
 
-def has_any(values: "array[int]") -> bool:
+def has_any(values: ArrayLike) -> bool:
     """Whether one of the values is not 0; without a step for each."""
     return bool(np.asarray(values).any())
 
 
-def packet_columns(name: str, packets: "array[int]", origin: RowOrigin) -> dict[str, Any]:
+def packet_columns(name: str, packets: ArrayLike, origin: RowOrigin) -> dict[str, Any]:
     """The columns of packets that events name, 0 for none."""
     if not has_any(packets):
         return {}
     paths, numbers = origin.packets.columns(packets, origin.files)
     return {name: numbers, f"{name}_file": paths}
-
-
-def null_for(values: pa.Array, none: int) -> pa.Array:
-    """A column in which a value stands for none."""
-    return pc.if_else(pc.equal(values, none), None, values)
 
 
 def time_columns(times: pa.Array, origin: RowOrigin) -> dict[str, Any]:

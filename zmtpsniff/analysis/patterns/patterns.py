@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, get_args
 
 from dissectors.address import port_of
-from dissectors.batches import BatchSide, MessageBatch, has_batches
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import (
     UNBOUNDED,
     AnyEvent,
@@ -131,6 +131,28 @@ class Patterns:
             return False
         return isinstance(conversation.rules, RequestReply | LockStep) and conversation.rules.in_columns
 
+    def _take_columns(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
+        """Take a batch of messages. Returns it, with objects for those that patterns take one by one, and problems."""
+        if not all(side.has_patterns for side in batch.senders):
+            batch = batch.with_senders(list(map(self._as_known, batch.senders)))
+        few = _stays_in_few if any(side.in_pairs for side in batch.senders) else None
+        found: list[AnyEvent | MessageBatch] = []
+        for part in batch.split(attrgetter("has_patterns"), SHORTEST_PAIRED, few):
+            if isinstance(part, MessageBatch):
+                found += [part] if few is None else self._pair(part)
+                continue
+            take = self._on_message.get(part.flow)
+            if take is not None:
+                take(part)
+            found += [part, *(problem for _, problem in self._problems.placed(0))]
+        return found
+
+    def _as_known(self, side: BatchSide) -> BatchSide:
+        """A side of a batch as its flow is known now: when the batch was made, its handshake had not come here yet."""
+        if side.has_patterns:
+            return side
+        return side if self.wants(side.flow) else side._replace(has_patterns=True)
+
     def _pair(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
         """Pair the messages of a batch. Returns it, with objects for those that need a closer look, and problems."""
         assert core is not None
@@ -217,26 +239,24 @@ class Patterns:
         From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
-        if has_batches(events):
-            events, notices = _with_objects(events, notices)
         batch = inserted(events, notices) if notices else events
-        paired: dict[int, list[Any]] = {}
-        found = list(self._take_each(batch, paired))
+        instead: dict[int, list[Any]] = {}
+        found = list(self._take_each(batch, instead))
         self._report_waiting(batch, horizon_ns, horizons)
         found += self._problems.placed(len(batch))
-        if not found and not paired:
+        if not found and not instead:
             return events
         found_and_old = [event for event in inserted(batch, found) if not isinstance(event, Notice)]
-        if paired:
-            return [one for event in found_and_old for one in paired.get(id(event), (event,))]
+        if instead:
+            return [one for event in found_and_old for one in instead.get(id(event), (event,))]
         return found_and_old
 
     def _take_each(
-        self, batch: Sequence[AnyEvent | Notice], paired: dict[int, list[Any]]
+        self, batch: Sequence[AnyEvent | Notice], instead: dict[int, list[Any]]
     ) -> Iterator[tuple[int, AnyEvent]]:
         """Take the events and the notices of a batch. Yield the problems that are found, each with its place.
 
-        ``paired`` gets, by its identity, the events that stand for each batch of messages whose pairs were found.
+        ``instead`` gets, by its identity, the events that stand for each batch of messages that does not stay as it is.
         """
         on_message, takers, problems, unseen = self._on_message, self._takers, self._problems, self._unseen
         place = passed = 0
@@ -255,8 +275,9 @@ class Patterns:
                 take(event)
                 alone = None
             elif isinstance(event, MessageBatch):
-                if any(side.in_pairs for side in event.senders):
-                    paired[id(event)] = self._pair(event)
+                parts = self._take_columns(event)
+                if parts != [event]:
+                    instead[id(event)] = parts
             else:
                 alone = None
                 is_notice = type(event) in _NOTICES
@@ -622,19 +643,9 @@ def _call_each(calls: Sequence[Callable[[Message], None]], event: Message) -> No
         call(event)
 
 
-def _with_objects(
-    events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]
-) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
-    """The events, with objects for messages that patterns take one by one; and the notices at their new places."""
-    found: list[Any] = []
-    places = [0]
-    for event in events:
-        if isinstance(event, MessageBatch):
-            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, lambda side: not side.in_pairs)
-        else:
-            found.append(event)
-        places.append(len(found))
-    return found, [(places[place], notice) for place, notice in notices]
+def _stays_in_few(side: BatchSide) -> bool:
+    """Whether messages of a side stay in columns where these are few, so that pairing them there does not pay."""
+    return not side.in_pairs
 
 
 def _pair_facts(rules: Rules, client: str, most: int) -> tuple[Any, ...] | None:
