@@ -111,6 +111,7 @@ class Shard:
         self._octets = 0
         self._is_new_run = True  # no packet came in this run
         self._now_ns = self.spec.end_ns  # of the last packet
+        self._shared = b""  # the state of the engine that all connections share, once the files end
 
     def _begin(self) -> tuple[SeriesState, Stages, FlowEngine]:
         """The state of the series, its stages and its engine."""
@@ -195,11 +196,12 @@ class Shard:
         self._take_faults((code, detail) for capture in self.captures for _, code, detail in capture.problems)
         self._dropped += sum(capture.dropped for capture in self.captures)
         self._keep_series()
-        # These are of all files together, also of those to come: no state has them, and no row.
-        self._take_faults(self._engine.problems())
         yield from self._staged_last(datagrams, provisional=True)
         if self._options.tells_open:
             yield from self._last_of_open()
+        # These are of all files together, also of those to come: no state has them, and no row.
+        self._take_faults(self._engine.problems())
+        if self._options.tells_open:
             yield Events(self.stages.finish(self._now_ns), provisional=True)
         yield Events(self.stages.last_ways(self._now_ns), provisional=True)  # type: ignore[arg-type]
         flows = self._flows.register.count
@@ -224,6 +226,7 @@ class Shard:
         going_on = {*self._flows.open_flows(end_ns)}
         facts = self.stages.put_aside(going_on)
         rows = {some[0].number: self._row(some, facts) for some in between.values() if self._over_ns(some) > end_ns}
+        self._shared = self._shared or self._engine.snapshot()  # the next line tells what open flows would be if over
         self._engine.finish(end_ns)
         final: list[Last] = []
         datagrams: list[Last] = []
@@ -270,7 +273,7 @@ class Shard:
             SeriesState(
                 self.packets.count, self._dropped, runs, {file: self.files[file] for _, file, _ in runs},
                 dict(list(self.conn_ids.items())[-_KEPT_IDS:]), dict(list(self._sent.items())[-_KEPT_IDS:]),
-                self._waiting, self._networks, self._engine.snapshot(), self.stages.state(),
+                self._waiting, self._networks, self._shared, self.stages.state(),
             )
         )  # fmt: skip
 
