@@ -101,7 +101,7 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
         assert_all_told(output, files, ways=True)
 
 
-@pytest.mark.parametrize("capture", sampled([path.name for path in sorted(FIXTURES.glob("*.pcap*"))]))
+@pytest.mark.parametrize("capture", sampled([path.name for path in sorted(FIXTURES.glob("*.pcap*"))], 12))
 def test_what_is_put_aside_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
     """Most connections, behind each few packets: the rows are the same ones."""
     monkeypatch.setattr(shard, "_MOST_FLOWS", 2)
@@ -410,7 +410,7 @@ def test_only_what_goes_on_is_restored(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_series_has_its_states_once(tmp_path: Path) -> None:
     capture = FIXTURES / "app_malamute.pcap"
-    files = cut(capture, range(1, len(load(capture)), 15), tmp_path / "in")
+    files = cut(capture, range(1, len(load(capture)), 40), tmp_path / "in")
     for file in files:
         follow([file], tmp_path / "out")
         store = Store(str(tmp_path / "out"))
