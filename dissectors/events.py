@@ -442,3 +442,8 @@ class Capture(Event, tag="capture"):
 
 AnyEvent = Greeting | Command | Subscription | Message | Beacon | Problem | Comment | Connection | Work | Capture
 EVENT_TYPES: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
+
+
+def time_of(event: object) -> int | None:
+    """When an event was made, nanoseconds since 1970: the end of a connection; None if it does not say."""
+    return event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)

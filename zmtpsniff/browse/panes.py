@@ -5,7 +5,7 @@ from textual import events
 from textual.message import Message
 
 from dissectors.address import port_of
-from dissectors.events import AnyEvent, Connection
+from dissectors.events import AnyEvent, Connection, time_of
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.selection import Selection
@@ -51,11 +51,6 @@ class RecordClock:
         """The date and the time of day."""
         time = self._clock.time(time_ns)
         return f"{self._clock.date} {time}"
-
-
-def time_of(event: AnyEvent) -> int | None:
-    """When a record was made; the end of a connection for its summary."""
-    return event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
 
 
 class RecordLines:

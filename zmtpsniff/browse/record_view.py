@@ -9,9 +9,9 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, time_of
 from zmtpsniff.browse.browse_options import BrowseOptions
-from zmtpsniff.browse.panes import OctetLines, OctetView, RecordClock, RecordLines, TreeLines, TreeView, time_of
+from zmtpsniff.browse.panes import OctetLines, OctetView, RecordClock, RecordLines, TreeLines, TreeView
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.sheet import TreeField, make_sheet

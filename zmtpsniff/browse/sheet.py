@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dissectors.events import AnyEvent, Body, Capture, Cut, Hidden, Message, Octets, Payload
+from dissectors.events import AnyEvent, Body, Capture, Hidden, Message, Octets, Payload
 from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire_image import WireImage
@@ -121,7 +121,7 @@ class _SheetMaker:
 
     def _add(self, depth: int, label: str, value: Any, name: Name) -> None:
         """Add a value with what is in it."""
-        if isinstance(value, bytes | Cut | Hidden):
+        if isinstance(value, Octets):
             self._line(depth, label, f"{plural(len(value), 'octet')}  " + quote(value, _SHOWN, "…"), name, value)
             for part in [part for part in self._left if part[:-1] == name]:
                 self._add_header(depth + 1, part)

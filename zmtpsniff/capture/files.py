@@ -11,7 +11,7 @@ from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.merge import merged
-from zmtpsniff.capture.source import CaptureError, SourceState
+from zmtpsniff.capture.source import CaptureError, SourceState, refuse_twice
 from zmtpsniff.capture.time_window import TimeWindow
 
 CHUNK = 256 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
@@ -121,8 +121,7 @@ def open_captures(names: Sequence[str | IO[bytes]], window: TimeWindow | None = 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
     cannot be read or is no capture.
     """
-    if list(names).count("-") > 1:
-        raise CaptureError("standard input: given more than once, but it can be read only once")
+    refuse_twice(names)
     names = [name for given in names for name in expanded(given)]
     captures = Captures(window)
     try:

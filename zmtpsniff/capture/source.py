@@ -1,6 +1,6 @@
 """The interface that every source of packets has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from zmtpsniff.capture.block import Block
@@ -35,6 +35,12 @@ class SourceState(Protocol):
         self.interruptions = [] if inner is None else inner.interruptions
         self.comments = [] if inner is None else inner.comments
         self.key_lines = [] if inner is None else inner.key_lines
+
+
+def refuse_twice(names: Sequence[object]) -> None:
+    """Raise CaptureError if standard input, ``-``, is among the names of files more than once."""
+    if list(names).count("-") > 1:
+        raise CaptureError("standard input: given more than once, but it can be read only once")
 
 
 def tick_seconds(quiet: float) -> float:

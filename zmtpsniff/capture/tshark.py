@@ -21,7 +21,7 @@ from zmtpsniff.capture.engines.engine import EngineMissingError
 from zmtpsniff.capture.file_octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.capture.source import CaptureError, Fault, SourceState
+from zmtpsniff.capture.source import CaptureError, Fault, SourceState, refuse_twice
 from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError
 from zmtpsniff.errors import naming
 
@@ -231,8 +231,7 @@ def open_with_tshark(
 
     Raises CaptureError for a file that cannot be opened. batches() tells what tshark says against a file.
     """
-    if list(names).count("-") > 1:
-        raise CaptureError("standard input: given more than once, but it can be read only once")
+    refuse_twice(names)
     for name in names:
         try:
             with naming(_title(name), CaptureError), FileIO(0, closefd=False) if name == "-" else FileIO(name) as file:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from io import StringIO
 
-from dissectors.events import AnyEvent, Connection
+from dissectors.events import AnyEvent, Connection, time_of
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.span import Span
 from zmtpsniff.render.summary import SummaryRenderer
@@ -27,7 +27,7 @@ class Shower:
         stream = StringIO()
         SummaryRenderer(stream, utc=self._utc, color="never", aligned=False).write([event])
         text = stream.getvalue().rstrip("\n")
-        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+        time_ns = time_of(event)
         text = f"{remark}: {text}" if remark else text
         return self.said(text, getattr(event, "packet", None), getattr(event, "flow", None), time_ns)
 

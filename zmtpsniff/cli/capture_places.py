@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.merge import merged_runs
-from zmtpsniff.capture.source import CaptureError, SourceState
+from zmtpsniff.capture.source import SourceState, refuse_twice
 
 _RUNS = 200_000  # runs of packets from one capture to remember; if captures take turns, a run is short
 
@@ -16,8 +16,7 @@ class Places(SourceState):
 
     def __init__(self, names: Sequence[str]) -> None:
         """Open all of them; raises CaptureError for the first that is no capture."""
-        if list(names).count("-") > 1:
-            raise CaptureError("standard input: given more than once, but it can be read only once")
+        refuse_twice(names)
         super().__init__()
         self._names = names
         self._sources = [open_captures([name]) for name in names]

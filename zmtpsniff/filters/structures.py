@@ -8,7 +8,7 @@ written the same: the user may not know whether an order has the number ``17`` o
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from dissectors.events import Cut, Hidden, Octets, Payload
+from dissectors.events import Hidden, Octets, Payload
 from zmtpsniff.filters.values import (
     contains,
     differ,
@@ -59,7 +59,7 @@ def _after(value: Any, step: _Step) -> Iterator[Any]:
         elif (
             kind == "name"
             and name in _PARTS
-            and isinstance(value, str | bytes | Cut | Hidden)
+            and isinstance(value, str | Octets)
             and (found := _PARTS[name](value)) is not None
         ):
             yield found
@@ -73,7 +73,7 @@ def _after(value: Any, step: _Step) -> Iterator[Any]:
         return
     if isinstance(value, str):
         found = text_slice(value, start, 1 if is_place else length)
-    elif isinstance(value, bytes | Cut | Hidden):
+    elif isinstance(value, Octets):
         found = octets_slice(value, start, 1 if is_place else length)
     else:
         return
@@ -96,7 +96,7 @@ def leaves(values: Sequence[Any]) -> Iterator[Any]:
             yield from leaves(value)
         elif value is None:
             yield NULL
-        elif isinstance(value, str | int | float | bytes | Cut | Hidden):
+        elif isinstance(value, str | int | float | Octets):
             yield value
         elif not isinstance(value, dict):
             yield str(value)  # whatever a plug-in gives
@@ -106,14 +106,14 @@ def size_of(value: Any) -> int | None:
     """The number of items, characters or octets of a value; None for a value without a size."""
     if isinstance(value, str | list | tuple | dict):
         return len(value)
-    return len(value) if isinstance(value, bytes | Cut | Hidden) else None
+    return len(value) if isinstance(value, Octets) else None
 
 
 def recased_value(value: Any, upper: bool) -> Any:
     """A text or octets in upper or lower case; all else as it is."""
     if isinstance(value, str):
         return value.upper() if upper else value.lower()
-    return recased(value, upper) if isinstance(value, bytes | Cut | Hidden) else value
+    return recased(value, upper) if isinstance(value, Octets) else value
 
 
 def is_equal(value: Any, other: Any) -> bool:
@@ -173,7 +173,7 @@ def holds(value: Any, part: Any) -> bool:
 
 def searched(value: Any) -> Octets | str | None:
     """The value that a regular expression searches: octets, a text, or a number as text."""
-    if isinstance(value, bytes | Cut | Hidden | str):
+    if isinstance(value, Octets | str):
         return value
     octets = _as_octets(value)
     return octets.decode() if type(octets) is bytes else None
@@ -188,7 +188,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _has_octets(value: Any) -> bool:
-    return isinstance(value, str | bytes | Cut | Hidden)
+    return isinstance(value, str | Octets)
 
 
 def _have_order(value: Any, other: Any) -> bool:
@@ -209,7 +209,7 @@ def _as_octets(value: Any) -> Octets | None:
     """A value as octets: a text as UTF-8, a number by its digits; None for null."""
     if isinstance(value, str):
         return _encoded(value)
-    if isinstance(value, bytes | Cut | Hidden):
+    if isinstance(value, Octets):
         return value
     if isinstance(value, bool):
         return b"true" if value else b"false"

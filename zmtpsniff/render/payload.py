@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from dissectors.events import Body, Cut, Hidden, Message, Octets, Payload
+from dissectors.events import Body, Hidden, Message, Octets, Payload
 from zmtpsniff.words.text import escape, quote
 
 _ITEMS = 32  # of a list or of all fields, unless everything is asked for
@@ -65,7 +65,7 @@ def _flatten(name: str, value: Any, fields: list[tuple[str, str | Octets]], dept
             fields.append((name, "(none)"))
         for place, item in enumerate(value):
             _flatten(f"{name}[{place}]", item, fields, depth + 1)
-    elif isinstance(value, bytes | Cut | Hidden):
+    elif isinstance(value, Octets):
         fields.append((name, value))
     elif isinstance(value, str):
         fields.append((name, value.encode("utf-8", "backslashreplace")))
@@ -74,6 +74,6 @@ def _flatten(name: str, value: Any, fields: list[tuple[str, str | Octets]], dept
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | Cut | Hidden):
+    if isinstance(value, Octets):
         return quote(value)
     return str(value)

@@ -20,6 +20,7 @@ from dissectors.events import (
     Problem,
     Subscription,
     at_hand,
+    time_of,
 )
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
@@ -324,7 +325,7 @@ class Patterns:
 
     def _note_time(self, event: AnyEvent | Notice | MessageBatch) -> bool:
         """Take the time of an event as the time now. Returns whether the event has one."""
-        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+        time_ns = time_of(event)
         if time_ns is None:
             return False
         is_late = isinstance(event, Connection | Problem)  # it may come long after its time
