@@ -7,6 +7,7 @@ import pytest
 
 from dissectors.events import Command
 from tests.analysis.ways.scenes import Scene
+from tests.support.footprint import entries
 from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
 
@@ -49,6 +50,36 @@ def test_one_sender_that_says_the_same_again_and_again() -> None:
         held.remove(hop)
     taken(held, 2)
     assert not inspect.isgenerator(held.on_other_connections(BODY, 2)), "none of the first one is left"
+
+
+def test_of_many_that_end_alike_only_equal_ones_are_looked_at() -> None:
+    """A publication may end with a frame that never changes, behind a number."""
+    held = HeldMessages()
+    hops = taken(held, 1, 3) + taken(held, 2)
+    for number, hop in enumerate(hops):
+        held.remove(hop)
+        hop.frames = [b"%d" % (number % 2), BODY]
+        held.add(hop)
+    asked = Hop("10.0.0.2:2", "10.0.0.3:5556", 9, 9, 9, 1, hops[0].stream, [b"0", BODY])
+    assert held.equal_at("10.0.0.2", asked) == [hops[0], hops[2]]
+    assert held.equal_at("10.0.0.1", asked) == [], "that host did not take them"
+    held.pass_on(hops[0], asked)
+    assert held.equal_at("10.0.0.2", hops[3]) == [hops[1]]
+    assert held.equal_at("10.0.0.2", hops[0]) == [asked]
+    for hop in (hops[1], hops[2], hops[3], asked):
+        held.remove(hop)
+    assert entries(held) == entries(HeldMessages())
+
+
+def test_messages_of_a_process_are_found_once_it_is_known() -> None:
+    held = HeldMessages()
+    hops = taken(held, 1, 2) + taken(held, 2)
+    stream = hops[0].stream
+    stream.dst_host = "process 7"
+    held.move_stream(stream, "10.0.0.2")
+    asked = Hop("10.0.0.2:2", "10.0.0.3:5556", 9, 9, 9, 1, stream, [BODY])
+    assert held.equal_at("process 7", asked) == hops[:2]
+    assert held.equal_at("10.0.0.2", asked) == hops[2:]
 
 
 def test_between_two_routers_a_connection_has_an_id_at_each() -> None:

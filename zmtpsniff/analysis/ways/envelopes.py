@@ -39,7 +39,7 @@ from dissectors.address import has_bound_port, host_of
 from dissectors.events import Octets
 from zmtpsniff.analysis.dossier import is_own_id
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.analysis.ways.hops import Hop, Stream
 
 _ALIKE = 1024  # held messages with the same last frame
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
@@ -68,16 +68,22 @@ class _WaitingLeg(NamedTuple):
 
 
 class HeldMessages(dict[int, list[Hop]]):
-    """Messages that hosts have taken and may pass on: by the hash of their last frame, the oldest first."""
+    """Messages that hosts have taken and may pass on: by the hash of their last frame, the oldest first.
+
+    Many messages may end with the same frame. So messages that are the same as a whole have a table of their own.
+    """
 
     def __init__(self) -> None:
         """Start without any."""
         super().__init__()
         self._mixed: set[int] = set()  # hashes of last frames that came on several connections
+        # By the host that took them and the hash of all frames: all that are held, the oldest first.
+        self._equal: dict[tuple[str, int], list[Hop]] = {}
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message, and holds it from now on."""
         key = hop.held_as = hash(hop.frames[-1])
+        self._add_equal(hop)
         hops = self.get(key)
         if hops is None:
             self[key] = [hop]
@@ -87,6 +93,37 @@ class HeldMessages(dict[int, list[Hop]]):
         hops.append(hop)
         if len(hops) > _ALIKE:
             self.remove(hops[0])
+
+    def _add_equal(self, hop: Hop) -> None:
+        key = hop.stream.dst_host, hash(tuple(hop.frames))
+        equal = self._equal.get(key)
+        if equal is None:
+            self._equal[key] = [hop]
+        else:
+            equal.append(hop)
+
+    def _remove_equal(self, hop: Hop, host: str) -> None:
+        key = host, hash(tuple(hop.frames))
+        equal = self._equal[key]
+        if len(equal) == 1:
+            del self._equal[key]
+        else:
+            equal.remove(hop)
+
+    def equal_at(self, host: str, hop: Hop) -> list[Hop]:
+        """The messages with the same octets that a host took on other connections, and may pass on; oldest first."""
+        frames = list(hop.frames)
+        if self.is_of_one(frames[-1], hop.flow):
+            return []
+        equal = self._equal.get((host, hash(tuple(frames))), ())
+        return [one for one in equal if one.flow != hop.flow and list(one.frames) == frames]
+
+    def move_stream(self, stream: Stream, before: str) -> None:
+        """Live: the messages of a stream were taken by a host that is known better now than as ``before``."""
+        for hop in [hop for (host, _), hops in self._equal.items() if host == before for hop in hops]:
+            if hop.stream is stream:
+                self._remove_equal(hop, before)
+                self._add_equal(hop)
 
     def is_of_one(self, last: Octets, flow: int) -> bool:
         """Whether all held messages with this last frame came on connection ``flow``."""
@@ -109,6 +146,8 @@ class HeldMessages(dict[int, list[Hop]]):
         """The host has passed a message on as ``hop``, with the same last frame: the next host holds it."""
         key = before.held_as
         if key is not None and len(self[key]) == 1:
+            self._remove_equal(before, before.stream.dst_host)
+            self._add_equal(hop)
             self[key][0], hop.held_as, before.held_as = hop, key, None
         else:
             self.remove(before)
@@ -119,6 +158,7 @@ class HeldMessages(dict[int, list[Hop]]):
         key, hop.held_as = hop.held_as, None
         if key is None:
             return
+        self._remove_equal(hop, hop.stream.dst_host)
         hops = self[key]
         if len(hops) == 1:
             del self[key]

@@ -14,12 +14,7 @@ class EqualMessages:
 
     def before(self, hop: Hop) -> list[Hop]:
         """The messages with the same octets that the sender's host took, and may pass on as ``hop``; oldest first."""
-        frames, host = hop.frames, hop.stream.src_host
-        return [
-            one
-            for one in self._held.on_other_connections(frames[-1], hop.flow)
-            if one.stream.dst_host == host and hop.may_come_of(one) and list(one.frames) == list(frames)
-        ]
+        return [one for one in self._held.equal_at(hop.stream.src_host, hop) if hop.may_come_of(one)]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.
@@ -39,12 +34,7 @@ class EqualMessages:
             return False
         if not any(hop.frames) or not all(type(frame) is bytes for frame in hop.frames):
             return False
-        return not any(
-            one.stream.sends == "request"
-            and one.stream.dst_host == hop.stream.src_host
-            and list(one.frames) == list(hop.frames)
-            for one in self._held.on_other_connections(hop.frames[-1], hop.flow)
-        )
+        return not any(one.stream.sends == "request" for one in self._held.equal_at(hop.stream.src_host, hop))
 
     def readdressed(self, hop: Hop) -> Hop | None:
         """The reply that a scheduler passes back to the asker with another first frame; None if it may be several.

@@ -223,6 +223,7 @@ class Lanes:
 
     def move_requests(self, stream: Stream, before: str) -> None:
         """Live: the process that takes the messages of a stream is known now. So far, they counted to ``before``."""
+        self._held.move_stream(stream, before)
         service = self._services.get(before)
         if service is not None:
             for hop in [one for one in service.requests if one.stream is stream]:
