@@ -133,6 +133,15 @@ def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None
     assert [reply.paired for reply in replies] == ["envelope"] * 40
 
 
+def test_messages_behind_a_handshake_in_the_same_block_stay_in_columns(both: BothCores) -> None:
+    """Patterns hear of both only after the block; those of a PUSH mean nothing to each other."""
+    pieces = (*greetings(3, b"PUSH", b"PULL"), *(Piece(0, message(3, b"%d" % number)) for number in range(50)))
+    given = packets(segments(Conversation("pushed at once", pieces)), (1, 2), (40_000, 5555), 10**18, 10**5)
+    events = events_of(given, Settings(batches=True, payload=False), len(given) // 2)
+    assert both.messages == 50
+    assert sum(len(event) for event in events if isinstance(event, MessageBatch)) == 50
+
+
 def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply that a broker sends on answers the request that it is known to answer on the other side."""
     monkeypatch.setattr(files, "CHUNK", 4000)

@@ -50,7 +50,6 @@ from zmtpsniff.spark.row_columns import (
     RowOrigin,
     address_columns,
     integer_column,
-    long_column,
     packet_columns,
     sizes_of,
     sums_of,
@@ -187,12 +186,12 @@ class Messages:
         few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
         few |= {"file": text_column([origin.files.get(file, "") for file in files])}
         few |= address_columns("src", senders) | address_columns("dst", receivers)
-        codes, offsets, times = integer_column(self.codes), long_column(self.offsets), long_column(self.times)
+        codes, offsets, times = integer_column(self.codes), integer_column(self.offsets), integer_column(self.times)
         frames = pa.ListArray.from_arrays(sums_of(self.counts), self.frames.build(), OCTETS_LISTS)
         return {
             **{name: column.take(codes) for name, column in few.items()},
             **time_columns(times, origin),
-            "packet": long_column(self.packets),
+            "packet": integer_column(self.packets),
             "offset": pc.if_else(pc.equal(offsets, 0), None, offsets),
             "part": integer_column(self.parts).cast(pa.int64()),
             "size": sizes_of(frames),

@@ -110,14 +110,9 @@ def lengths_only(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, OCTETS_LISTS)
 
 
-def has_any(values: ArrayLike) -> bool:
-    """Whether one of the values is not 0; without a step for each."""
-    return bool(np.asarray(values).any())
-
-
 def packet_columns(name: str, packets: ArrayLike, origin: RowOrigin) -> dict[str, Any]:
     """The columns of packets that events name, 0 for none."""
-    if not has_any(packets):
+    if not np.any(packets):
         return {}
     paths, numbers = origin.packets.columns(packets, origin.files)
     return {name: numbers, f"{name}_file": paths}
@@ -145,12 +140,7 @@ def _port(address: str | None) -> int | None:
 
 def integer_column(values: "array[int]") -> pa.Array:
     """A column of integers that are one already, but for its name."""
-    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
-
-
-def long_column(values: "array[int]") -> pa.Array:
-    """The same of integers of 64 bits."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+    return pa.array(np.asarray(values))
 
 
 def sums_of(values: "array[int]") -> pa.Array:

@@ -26,6 +26,7 @@ from dissectors.events import (
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
 from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin, Messages
 from zmtpsniff.spark.packet_names import NOWHERE, PacketName
 from zmtpsniff.spark.row_columns import (
@@ -85,22 +86,12 @@ class Backlog:
                 names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in found]
 
 
-class CaptureRow(NamedTuple):
-    """The facts about a file that has been read. Times are in nanoseconds since the Unix epoch, None without packets.
+class ReadFile(NamedTuple):
+    """A file that has been read: its number in its series, it, and the problems with it as a whole."""
 
-    ``number`` is that of the file in its series, ``problems`` are codes and sentences on the file as a whole.
-    """
-
-    file: str
     number: int
-    packets: int = 0
-    dropped: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
-    comments: tuple[str, ...] = ()
-    problems: tuple[tuple[str, str, str], ...] = ()  # severity, code, detail
-    condition: str = "whole"
-    error: str | None = None
+    file: File
+    problems: dict[tuple[str, str, str], None]  # severity, code, detail; a set in order
 
 
 class Rows:
@@ -126,20 +117,21 @@ class Rows:
             found.append(("messages", self._of_messages(backlog, origin)))
         return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
-    def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
+    def of_capture(self, read: ReadFile, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
-        columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
-        columns |= {"date": date_column([capture.first_ns]), "series": [series], "size": [listed.size]}
-        columns |= {"modified_ns": [listed.modified_ns], "shards": [shards]}
-        columns |= {"comments": [list(map(plain_text, capture.comments))]}
-        columns |= {"error": [capture.error and plain_text(capture.error)]}
+        file = read.file
+        columns: dict[str, Any] = {name: [getattr(file, name)] for name in _CAPTURE_COLUMNS}
+        columns |= {"file": [file.path], "packets": [file.count], "date": date_column([file.first_ns])}
+        columns |= {"series": [series], "size": [listed.size], "modified_ns": [listed.modified_ns], "shards": [shards]}
+        columns |= {"comments": [list(map(plain_text, file.comments))]}
+        columns |= {"error": [file.error and plain_text(file.error)]}
         out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), False)]
-        if capture.problems:
-            count = len(capture.problems)
-            severities, codes, details = zip(*capture.problems, strict=True)
+        if read.problems:
+            count = len(read.problems)
+            severities, codes, details = zip(*read.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(plain_text, details))}
-            problems |= {"series": [series] * count, "file": [capture.file] * count}
-            problems["date"] = date_column([capture.first_ns] * count)
+            problems |= {"series": [series] * count, "file": [file.path] * count}
+            problems["date"] = date_column([file.first_ns] * count)
             out.append(("problems", _batch(SCHEMAS["problems"], problems), False))
         return out
 
@@ -183,7 +175,7 @@ class Rows:
         return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
-_CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
+_CAPTURE_COLUMNS = ("dropped", "first_ns", "last_ns", "condition")
 
 
 def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False) -> pa.RecordBatch:

@@ -42,7 +42,7 @@ from zmtpsniff.spark.open_states import SeriesState, ShardStates, State, StateRo
 from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import RowOrigin
-from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
+from zmtpsniff.spark.rows import Batch, ReadFile, Rows
 from zmtpsniff.spark.stages import Stages, loaded_events, saved_events
 
 _TOGETHER = 256  # packets of several files that are taken together
@@ -91,7 +91,7 @@ class Shard:
         self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = kept.files | self._paths  # by number, also those of runs before
         self.packets = PacketNames(kept.packets, kept.runs, lambda file: File(self.files[file]).offsets())
-        self.captures: list[CaptureRow] = []
+        self.captures: list[ReadFile] = []
         self.conn_ids = kept.conn_ids  # by the numbers of flows
         self._dropped = kept.dropped
         self._sent = kept.sent  # the decoder changes it
@@ -168,12 +168,8 @@ class Shard:
                 (at, count), *_ = runs
                 of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
                 yield from self._taken_events(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
-        skipped = self._decoder.skipped()
-        if skipped:
-            last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
-            self.captures[last] = self.captures[last]._replace(
-                problems=(*self.captures[last].problems, *(_problem(code, detail) for code, detail in skipped))
-            )
+        if skipped := self._decoder.skipped():
+            max(self.captures).problems.update(dict.fromkeys(_problem(code, detail) for code, detail in skipped))
 
     def _interrupted(self, since_ns: int, until_ns: int) -> Events:
         """Nothing was captured for a while. The stages know; like all that concerns whole files, it has no row."""
@@ -194,7 +190,7 @@ class Shard:
             final += self._end_flows(end_ns)[0]
         yield from self._staged_last(final)
         self._take_faults((code, detail) for capture in self.captures for _, code, detail in capture.problems)
-        self._dropped += sum(capture.dropped for capture in self.captures)
+        self._dropped += sum(capture.file.dropped for capture in self.captures)
         self._keep_series()
         yield from self._staged_last(datagrams, provisional=True)
         if self._options.tells_open:
@@ -312,12 +308,7 @@ class Shard:
         problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
             problems[_problem("capture-unreadable", file.unreadable)] = None
-        self.captures.append(
-            CaptureRow(
-                path, number, file.count, file.dropped, file.first_ns, file.last_ns,
-                tuple(file.comments), tuple(problems), file.condition, file.error,
-            )
-        )  # fmt: skip
+        self.captures.append(ReadFile(number, file, problems))
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
         """Take the keys that were read from a file. Returns the problems with them, in order."""
@@ -427,7 +418,7 @@ class ShardRows:
         self._backlogs = self._rows.backlog(), self._rows.backlog()  # that stay, that are provisional
         self._events = self._octets = self._waits = 0
 
-    def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
+    def all(self, files: Mapping[str, FileInfo]) -> Iterator[Batch]:
         """Dissect the shard; yields its rows, the first shard also those about ``files``: their sizes and times."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
@@ -435,7 +426,7 @@ class ShardRows:
         yield from self._make_rows()
         if self._shard.spec.number == 0:
             for capture in self._shard.captures:
-                listed = (files or {}).get(capture.file, FileInfo(capture.file, 0, 0))
+                listed = files[capture.file.path]
                 yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
     def _add_events(self, one: Events) -> Iterator[Batch]:
