@@ -21,6 +21,7 @@ from dissectors.zmtp import buffer, session, wire
 from tests.support.both_cores import BothCores, built_core
 from tests.support.paths import PROJECT
 from tests.support.tunnels import IN_IP, TUNNELS, in_ip, in_tunnel
+from tests.world.network import tcp_packet
 from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
 from zmtpsniff.capture import pcapng_writer
@@ -31,6 +32,7 @@ from zmtpsniff.net import segment as net_segment
 
 SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
 LINK = 101
+ETHERNET_OCTETS = 14
 PAUSE = 10**12
 LAST = 2**63 - 1
 NATIVE: Any = built_core()  # also where ZMTPSNIFF_NATIVE switches it off
@@ -48,9 +50,7 @@ def flow(one: Any = None, other: Any = None, *, number: int = 0, last_ns: int = 
 
 def segment(payload: bytes, seq: int = 1000, ports: tuple[int, int] = (1, 2)) -> bytes:
     """A packet of raw IP."""
-    header = bytes.fromhex("4500 0000 0000 0000 4006 0000 0a000001 0a000001")
-    tcp = b"".join(port.to_bytes(2, "big") for port in ports) + seq.to_bytes(4, "big") + (1000).to_bytes(4, "big")
-    return header[:2] + (40 + len(payload)).to_bytes(2, "big") + header[4:] + tcp + b"\x50\x10\1\0\0\0\0\0" + payload
+    return tcp_packet((b"\x0a\0\0\1",) * 2, ports, (seq, 1000), net_segment.ACK, payload)[ETHERNET_OCTETS:]
 
 
 def block(*packets: bytes, time_ns: int = 5) -> tuple[bytes, bytes]:
