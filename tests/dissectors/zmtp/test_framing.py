@@ -1,7 +1,7 @@
 """Readers of frames, fed by themselves: what a session is given, without any connection."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Cut, Octets, Problem
@@ -66,22 +66,6 @@ def test_any_cutting_gives_the_same(framing: int, messages: list[list[bytes]], s
             reader = successor(reader, FrameReader(buffer, session, framing))
     assert frames(out) == messages
     assert not buffer.held
-
-
-@given(alike=st.lists(st.tuples(bodies, st.integers(1, 40)), max_size=5), size=st.integers(1, 12_000))
-@example(alike=[(b"", 32)], size=64)
-@example(alike=[(bytes(255), 40)], size=12_000)
-def test_frames_of_one_length_are_read_as_any_others(alike: list[tuple[bytes, int]], size: int) -> None:
-    octets = b"".join(frame(body) * count for body, count in alike)
-    reader, buffer, out = made(2, Limits(0))
-    for begin in range(0, len(octets), size):
-        feed(reader, buffer, octets[begin : begin + size])
-    single: list[AnyEvent] = []
-    session = session_of(single)
-    for body, count in alike:
-        for _ in range(count):
-            session.frame(0, body, True)
-    assert out == single
 
 
 flags_of = {1: st.sampled_from((0, MORE)), 2: st.integers(0, 7) | st.sampled_from((8, 0x41, 0x80))}
