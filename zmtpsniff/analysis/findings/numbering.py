@@ -426,7 +426,7 @@ def _claim(ended: _Ended, holes: Sequence[_Hole]) -> Claim:
     for hole in holes:
         lost.add(hole.time_ns, hole.packet, numbered.flow, hole.size)
     waited = ended.stalled_ns is not None and ended.stalled_ns <= holes[-1].time_ns
-    why = "its TCP window was closed before" if waited else "nothing shows that it was slow"
+    why = "its TCP window was closed before" if waited else "no probe shows that it kept its TCP window closed"
     part = "" if numbered.everything else "; it did not subscribe to everything"
     return Claim(
         "messages-dropped",
