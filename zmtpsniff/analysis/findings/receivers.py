@@ -35,6 +35,7 @@ from zmtpsniff.words.durations import about
 _LEAST_NS = 1_000_000_000
 _LONGER = 3  # so many times as long as ever before is another thing than being slow
 _SEVERAL = 2  # so many connections that are silent together show that it is their host, or the way to it
+_OF_CUT_PACKETS = frozenset({"packets-cut", "frames-found-again", "frames-lost"})  # the acknowledgments are all there
 _UNREACHED = (
     "Its program may be healthy: look at its host, which may be down or asleep, and at the network between the two, "
     "which may lose packets. ZMQ_HEARTBEAT_IVL ends such a connection sooner. Until then PUB queues up to ZMQ_SNDHWM "
@@ -97,15 +98,14 @@ class Receivers(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Learn what the capture lacks."""
-        if event.flow is not None and BLINDING.get(event.code) == "rest":
+        if event.flow is not None and BLINDING.get(event.code) == "rest" and event.code not in _OF_CUT_PACKETS:
             self._gaps[event.flow] = None
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn which types the sockets have that stopped."""
         for peer in (event.client, event.server):
             key = event.flow, peer.address
-            lacks = event.flow in self._gaps if dossier is None else dossier.blind
-            if lacks or self._idle.is_forgotten(event.flow):
+            if event.flow in self._gaps or self._idle.is_forgotten(event.flow):
                 self._unreached.pop(key, None)  # not its fault, or the capture lacks them
             if key in self._full or key in self._unreached or key in self._unheard:
                 self._kinds[key] = peer.type_name or "receiver"
