@@ -71,6 +71,20 @@ def test_of_many_that_end_alike_only_equal_ones_are_looked_at() -> None:
     assert entries(held) == entries(HeldMessages())
 
 
+def test_who_repeats_itself_is_known_by_its_socket() -> None:
+    held = HeldMessages()
+    first, _ = hops = taken(held, 1) + taken(held, 2)
+    assert held.repeats("10.0.0.2", first)
+    assert not held.repeats("10.0.0.1", first), "that host took none"
+    other = Hop("10.0.0.9:1", "10.0.0.2:5555", 3, 9, 9, 1, first.stream, [BODY])
+    held.add(other)
+    assert not held.repeats("10.0.0.2", first)
+    for hop in (*hops, other):
+        held.remove(hop)
+    held.add(other)
+    assert held.repeats("10.0.0.2", other)
+
+
 def test_messages_of_a_process_are_found_once_it_is_known() -> None:
     held = HeldMessages()
     hops = taken(held, 1, 2) + taken(held, 2)

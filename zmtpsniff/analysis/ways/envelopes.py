@@ -79,6 +79,7 @@ class HeldMessages(dict[int, list[Hop]]):
         self._mixed: set[int] = set()  # hashes of last frames that came on several connections
         # By the host that took them and the hash of all frames: all that are held, the oldest first.
         self._equal: dict[tuple[str, int], list[Hop]] = {}
+        self._several: set[tuple[str, int]] = set()  # the keys of those that several sockets sent
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message, and holds it from now on."""
@@ -99,14 +100,17 @@ class HeldMessages(dict[int, list[Hop]]):
         equal = self._equal.get(key)
         if equal is None:
             self._equal[key] = [hop]
-        else:
-            equal.append(hop)
+            return
+        if equal[-1].src != hop.src:
+            self._several.add(key)
+        equal.append(hop)
 
     def _remove_equal(self, hop: Hop, host: str) -> None:
         key = host, hash(tuple(hop.frames))
         equal = self._equal[key]
         if len(equal) == 1:
             del self._equal[key]
+            self._several.discard(key)
         else:
             equal.remove(hop)
 
@@ -117,6 +121,12 @@ class HeldMessages(dict[int, list[Hop]]):
             return []
         equal = self._equal.get((host, hash(tuple(frames))), ())
         return [one for one in equal if one.flow != hop.flow and list(one.frames) == frames]
+
+    def repeats(self, host: str, hop: Hop) -> bool:
+        """Whether all equal messages that a host took came from the sender of this one, on whatever connections."""
+        key = host, hash(tuple(hop.frames))
+        equal = self._equal.get(key)
+        return equal is not None and equal[0].src == hop.src and key not in self._several
 
     def move_stream(self, stream: Stream, before: str) -> None:
         """Live: the messages of a stream were taken by a host that is known better now than as ``before``."""
