@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dissectors.events import Message, Octets
+from dissectors.events import Message, Octets, printable
 from zmtpsniff.analysis.patterns.conversation import Room, RoomShare, can_know
 from zmtpsniff.analysis.patterns.requests import Request, request_of
 
@@ -417,7 +417,7 @@ def _is_random(value: object) -> bool:
     text = value if isinstance(value, bytes) else value.encode()
     if len(set(text)) < _RANDOM // 2:
         return False
-    return not _is_text(text) or (any(48 <= one < 58 for one in text) and text.replace(b"-", b"").isalnum())
+    return printable(text) is None or (any(48 <= one < 58 for one in text) and text.replace(b"-", b"").isalnum())
 
 
 def _is_word(value: object) -> bool:
@@ -429,13 +429,9 @@ def _is_word(value: object) -> bool:
 
 def _words(place: int, value: object) -> Iterator[Id]:
     """The words of a frame that may be a header of fixed length, one of which may be an id."""
-    if isinstance(value, bytes) and _WORD_OCTETS < len(value) <= _HEADER and not _is_text(value):
+    if isinstance(value, bytes) and _WORD_OCTETS < len(value) <= _HEADER and printable(value) is None:
         for start in range(0, len(value) - _WORD_OCTETS + 1, _WORD_OCTETS):
             yield f"{place}:{start}", value[start : start + _WORD_OCTETS]
-
-
-def _is_text(octets: bytes) -> bool:
-    return octets.isascii() and octets.decode().isprintable()
 
 
 def _step(before: object, value: object) -> int | None:
