@@ -365,6 +365,10 @@ class Diagnosis:
             self._add_listener(flow, self._look_for_worker)
         if self._compares and self._look_for_publisher not in self._listeners.get(flow, ()):
             self._add_listener(flow, self._look_for_publisher)
+        dossier = self._dossiers.get(flow)
+        if dossier is not None and dossier.is_untyped:
+            self._remove_listener(flow, self._hold)
+            _hand_over(self._listeners.get(flow), self._early.pop(flow, []))
 
     def _look_for_publisher(self, messages: Sequence[Message]) -> None:
         """Compare copies once the messages of a late connection show that their sender is a publisher."""
@@ -402,12 +406,12 @@ class Diagnosis:
         elif isinstance(event, Greeting) and dossier.is_untyped and len(dossier.greeted_ns) == 2 and not dossier.types:
             self._relays.begin_untyped(event)
             self._begin_late(event.flow)
-        elif isinstance(event, Greeting) and len(dossier.types) == 1:  # ZMTP 2.0
+        elif isinstance(event, Greeting) and (len(dossier.types) == 1 or dossier.is_untyped):  # ZMTP 2.0 or 1.0
             self._listeners.setdefault(event.flow, [self._hold])
         return dossier
 
     def _hold(self, messages: Sequence[Message]) -> None:
-        """Hold messages until both types are known. A peer of ZMTP 2.0 may send some as soon as it has greeted."""
+        """Hold messages until both sides have greeted. A peer of ZMTP 2.0 or 1.0 may send some as soon as it has."""
         flow = messages[0].flow
         early = self._early.at(flow)
         early += messages
