@@ -205,8 +205,13 @@ class Dissection:
 
     @property
     def curve_connections(self) -> tuple[int, int]:
-        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
+        """How many connections keys have opened so far, and how many had messages that no key opens."""
         return self._run.sniffer.curve_connections
+
+    @property
+    def is_mostly_sealed(self) -> bool:
+        """Whether most ZMTP connections so far had messages that no key opens."""
+        return self._run.sniffer.is_mostly_sealed
 
     @property
     def key_faults(self) -> list[str]:

@@ -80,7 +80,21 @@ def test_messages_that_no_key_opens_are_counted_on_standard_error(apart: tuple[P
     keys.write_text("CURVE_SECRET_KEY - " + 64 * "1" + "\n")
     (told,) = run(command, "--curve-keys", keys, capture).stderr.splitlines()
     assert told.startswith("zmtpsniff: no key opens the messages of 2 of 2 CURVE connections; ")
-    assert run(command, capture).stderr == ""
+    (told,) = run(command, capture).stderr.splitlines()
+    assert told.startswith("zmtpsniff: the messages of 2 CURVE connections are encrypted, ")
+
+
+def test_tables_and_sums_do_not_say_that_there_are_no_messages_where_no_key_opens_them(
+    apart: tuple[Path, Path],
+) -> None:
+    capture, keys = apart
+    assert run("diagnose", capture).stdout.endswith(" 0 messages that can be read\n")
+    assert run("diagnose", "--curve-keys", keys, capture).stdout.endswith(" messages\n")
+    assert run("trace", capture).stdout == "no way to show: all messages are encrypted\n"
+    tables = run("stats", capture).stdout
+    assert "0/s" not in tables
+    assert "Peer, and its service" not in tables
+    assert "Peer, and its service" in run("stats", "--curve-keys", keys, capture).stdout
 
 
 def test_no_secret_is_shown_unless_asked_for(apart: tuple[Path, Path]) -> None:

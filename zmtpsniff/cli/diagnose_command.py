@@ -113,7 +113,7 @@ def diagnose(**options: Any) -> None:
             if teller is not None:
                 # For people the findings follow whole.
                 teller.finish(tells=settings.output_format == "json")
-            _write(diagnosis, stream, settings)
+            _write(diagnosis, stream, settings, capture.is_mostly_sealed)
 
         try:
             pump_and_write(capture, dissection, take, write, "findings", file, status)
@@ -148,11 +148,11 @@ def _load(command: str | None) -> None:
     write_structs(io.BytesIO(), [])
 
 
-def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings) -> None:
+def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings, has_sealed: bool) -> None:
     findings = diagnosis.findings()
     if settings.output_format == "json":
         write_structs(stream, findings if diagnosis.capture is None else [*findings, diagnosis.capture])
     else:
         from zmtpsniff.render.findings_text import draw
 
-        draw(findings, diagnosis.capture, stream, settings.utc, settings.color)
+        draw(findings, diagnosis.capture, stream, settings.utc, settings.color, has_sealed=has_sealed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zmtpsniff.cli.output import PartialOutputError, must_be_read, open_output, tell, undisturbed
 from zmtpsniff.render import TRAITS, make_renderer
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,12 +93,19 @@ def renderer_for(output: "Output", settings: "Settings", stream: "IO[Any]") -> "
 
 
 def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
-    """Say how many CURVE connections have messages that no key opens, if the user asked for keys or gave some."""
+    """Say how many CURVE connections have messages that no key opens, and what to do about it."""
     opened, sealed = capture.curve_connections
-    if sealed and (settings.curve_keys or settings.host_keys):
+    if not sealed:
+        return
+    if opened or settings.curve_keys or settings.host_keys:
         tell(
             f"no key opens the messages of {sealed:,} of {opened + sealed:,} CURVE connections; a server's long-term "
             "key opens none, transient keys do, which zmtpsniff keys takes"
+        )
+    elif capture.is_mostly_sealed and not capture.key_faults:
+        tell(
+            f"the messages of {plural(sealed, 'CURVE connection')} are encrypted, so only their lengths and times are "
+            "known; --curve-keys FILE opens them, with keys that zmtpsniff keys takes"
         )
 
 

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
     from zmtpsniff.analysis.ways.records import Way
     from zmtpsniff.analysis.ways.ways import Ways
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.filters import Filter
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
@@ -80,7 +81,7 @@ def trace(**options: Any) -> None:
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
-        writer = _Writer(settings, ways, stream, lambda: capture.totals.messages)
+        writer = _Writer(settings, ways, stream, capture)
         pump_and_write(
             capture,
             settings.capture.dissection,
@@ -102,9 +103,9 @@ def _load_renderer() -> None:
 class _Writer:
     """Writes the ways that the user wants."""
 
-    def __init__(self, settings: TraceSettings, ways: "Ways", stream: Any, count_messages: Callable[[], int]) -> None:
+    def __init__(self, settings: TraceSettings, ways: "Ways", stream: Any, capture: "Dissection") -> None:
         self._ways = ways
-        self._count_messages = count_messages
+        self._capture = capture
         self._stream = stream
         self._lost = settings.lost
         self._most = settings.slowest
@@ -148,9 +149,10 @@ class _Writer:
         if not self._followed:
             if self._is_filtered:
                 return "no way has a message that passes -Y"
-            messages = self._count_messages()
+            messages = self._capture.totals.messages
             if not messages:
-                return "no way to show: there is no message"
+                is_sealed = self._capture.curve_connections[1] > 0
+                return f"no way to show: {'all messages are encrypted' if is_sealed else 'there is no message'}"
             return f"no way to show: nothing in {plural(messages, 'message')} tells which one answers another"
         told = {kind: plural(count, kind) for kind, count in self._followed.items()}
         if "request" in told and self._are_answered:

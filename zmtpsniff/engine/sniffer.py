@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.batches import MessageBatch, single_messages
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
+from dissectors.events import AnyEvent, Capture, Command, Comment, Connection, Message, Problem
 from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
@@ -110,6 +110,8 @@ class Sniffer:
 
             self._settled = SettledFlows(core, self._engine, self._patterns, collaborators.acknowledge)
         self._connections = 0
+        self._sealed: set[int] = set()  # without keys: open connections that had a MESSAGE of CURVE
+        self._sealed_ended = 0  # those that are over
         self._packets = 0
         self._messages = 0
         self._problems = 0
@@ -192,8 +194,14 @@ class Sniffer:
 
     @property
     def curve_connections(self) -> tuple[int, int]:
-        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
-        return self._curve.opened_connections, self._curve.sealed_connections
+        """How many connections keys have opened so far, and how many had messages that no key opens."""
+        sealed = self._curve.sealed_connections + self._sealed_ended + len(self._sealed)
+        return self._curve.opened_connections, sealed
+
+    @property
+    def is_mostly_sealed(self) -> bool:
+        """Whether most ZMTP connections so far had messages that no key opens."""
+        return 2 * self.curve_connections[1] > self._connections
 
     @property
     def packets(self) -> int:
@@ -332,7 +340,20 @@ class Sniffer:
             self._messages += sum(len(event) for event in events if isinstance(event, MessageBatch))
             self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
+            if not self._curve.is_wanted:
+                self._count_sealed(events, kinds)
         return events
+
+    def _count_sealed(self, events: list[AnyEvent], kinds: list[type]) -> None:
+        """Count the connections that need a key, as long as there is no key at all."""
+        if Command in kinds:
+            self._sealed.update(
+                event.flow for event in events if type(event) is Command and event.name == "MESSAGE" and event.nonce
+            )
+        if self._sealed and Connection in kinds:
+            ended = self._sealed & {event.flow for event in events if type(event) is Connection}
+            self._sealed -= ended
+            self._sealed_ended += len(ended)
 
 
 def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from dissectors.events import Peer, Side
 
+_CLEAR = frozenset({"NULL", "PLAIN"})  # mechanisms that encrypt nothing
 _BAR = 40
 _HEIGHT = 6
 _MARGIN = 9
@@ -108,6 +109,8 @@ class _Drawing:
         }
         if sum(record.messages for record in records if isinstance(record, TimelineRow)) < MANY:
             del draws[TimelineRow]  # the other tables say as much
+        if not any(_tells(record) for record in records if isinstance(record, PeerRow)):
+            del draws[PeerRow]  # all messages are encrypted
         for kind, rows in groupby((record for record in records if type(record) in draws), type):
             self._console.print()
             draws[kind](list(rows))
@@ -165,10 +168,10 @@ class _Drawing:
         if row.dropped:
             self._print(f"{plural(row.dropped, 'packet')} dropped", "bold yellow")
         if row.zmtp_flows:
+            encrypted = f" and {plural(row.encrypted, 'encrypted frame')}" if row.encrypted else ""
             self._print(
                 f"{plural(row.messages, 'message')}{_per_second(row.messages, row.duration_ns - row.interrupted_ns)}"
-                f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
-                f"{plural(row.octets, 'octet')}, {plural(row.problems, 'problem')}"
+                f"{encrypted}, {plural(row.octets, 'octet')}, {plural(row.problems, 'problem')}"
             )
         if row.beacons:
             self._print(f"{plural(row.beacons, 'beacon')} of {plural(row.beacon_peers, 'peer')}")
@@ -189,7 +192,8 @@ class _Drawing:
         titles = (">No.", "@Client and server", "Types", ">Messages", ">Octets", *rate, ">Lasted", *differs)
         mostly = "mostly " if differs else ""
         common = f"{plural(len(rows), 'connection')}, {mostly}{', '.join(filter(None, (usual, usual_end)))}"
-        self._print(f"{common} (messages and octets: client / server)", "bold")
+        frames = "; encrypted frames in parentheses" if any(row.encrypted for row in rows) else ""
+        self._print(f"{common} (messages and octets: client / server{frames})", "bold")
         longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
         table = self._table(*titles, address=longest + len(self._signs.arrow) + 1)
         for row in rows:
@@ -200,7 +204,7 @@ class _Drawing:
                 "Types": self._both(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
                 ">Messages": f"{_messages(row, 'client')} / {_messages(row, 'server')}",
                 ">Octets": f"{_short(row.octets.client)} / {_short(row.octets.server)}",
-                ">Rate": _rate(row.messages_per_s),
+                ">Rate": "" if row.encrypted and not row.messages_per_s else _rate(row.messages_per_s),
                 ">Lasted": _brief(row.duration_ns),
                 "Protocol": "" if told == usual else told or "?",
                 "End": "" if end == usual_end else _lines(end, styles=("" if row.end == "fin" else "yellow",)),
@@ -225,8 +229,8 @@ class _Drawing:
                 _short(row.open),
                 _kinds(row.peer_socket_types),
                 _lines(*(protocol(name) for name in row.versions), ", ".join(map(escape, row.mechanisms))),
-                _lines(_short(row.messages_in), _rate(row.octets_in, "B", "")),
-                _lines(_short(row.messages_out), _rate(row.octets_out, "B", "")),
+                _lines(_readable(row, row.messages_in), _rate(row.octets_in, "B", "")),
+                _lines(_readable(row, row.messages_out), _rate(row.octets_out, "B", "")),
             )
         self._show(table)
 
@@ -381,12 +385,23 @@ def _protocol(row: ConnectionRow) -> str:
 
 
 def _messages(row: ConnectionRow, side: "Side") -> str:
-    """How many messages one side sent; those that are encrypted in parentheses."""
+    """How many messages one side sent; frames that are encrypted in parentheses."""
     count: int = getattr(row.messages, side)
     if row.encrypted is None:
         return _short(count)
     encrypted = f"({_short(getattr(row.encrypted, side))})"
     return f"{_short(count)} {encrypted}" if count else encrypted
+
+
+def _tells(row: PeerRow) -> bool:
+    """Whether there is more to say of a peer than its address."""
+    has_figures = any(getattr(row, one.field) for one in PEER_FIGURES)
+    return has_figures or bool(row.role or row.socket_type or row.process)
+
+
+def _readable(row: SocketRow, count: int) -> str:
+    """How many messages a socket took or sent; a question mark if they may all be encrypted."""
+    return _short(count) if count or _CLEAR.issuperset(row.mechanisms) else "?"
 
 
 def _kinds(counts: dict[str, int]) -> "Text":

@@ -36,7 +36,7 @@ class ReportTotal(Record, tag="report-total"):
     connections: int
     messages: int
     octets: int
-    encrypted: int  # messages, not among the others
+    encrypted: int  # frames, not among the messages
     problems: int
     start_ns: int | None = None
     end_ns: int | None = None

@@ -80,7 +80,7 @@ def headline(total: ReportTotal) -> list[str]:
         lines.append(f"{plural(total.dropped, 'packet')} lost while the files were written")
     if total.damaged:
         lines.append(f"{plural(total.damaged, 'file')} could not be read, or not to the end")
-    encrypted = f" and {total.encrypted:,} encrypted" if total.encrypted else ""
+    encrypted = f" and {plural(total.encrypted, 'encrypted frame')}" if total.encrypted else ""
     lines.append(
         f"{plural(total.connections, 'connection')}, {plural(total.messages, 'message')}{encrypted}, "
         f"{plural(total.octets, 'octet')}, {plural(total.problems, 'problem')}"

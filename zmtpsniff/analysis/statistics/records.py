@@ -158,7 +158,7 @@ class ConnectionRow(Record, tag="stats-connection"):
     subscriptions: int = 0  # still active at the end
     messages_per_s: float | None = None  # of both sides; left out if nobody knows how long the connection took
     octets_per_s: float | None = None
-    encrypted: Sides | None = None  # messages whose contents are encrypted; the other messages do not include them
+    encrypted: Sides | None = None  # frames that are encrypted; the messages do not include them
 
 
 class SocketRow(SocketRecord, tag="stats-socket"):
@@ -262,7 +262,7 @@ class TotalRow(Record, tag="stats-total"):
     problems: int
     duration_ns: int
     interrupted_ns: int = 0  # of that, nothing was captured: between captures that do not meet
-    encrypted: int = 0  # messages, not among the others
+    encrypted: int = 0  # frames, not among the messages
     beacons: int = 0  # of ZRE
     beacon_peers: int = 0  # that sent them
     subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than the record says

@@ -46,7 +46,7 @@ class _Flow:
 
     answers: Service | None = None
     topics: set[Octets] = field(default_factory=set)
-    encrypted: dict[str, int] = field(default_factory=dict)  # messages by sender
+    encrypted: dict[str, int] = field(default_factory=dict)  # frames by sender
     # With a filter only: messages that passed, by sender; None for a connection that has none.
     passed: dict[str | None, int] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class Statistics:
         the most messages.
         """
         self.messages = 0
-        self.encrypted = 0  # messages
+        self.encrypted = 0  # frames
         self.octets = 0
         self.connections = 0
         self.capture = Capture(0, 0, 0, 0, 0, 0, 0)
