@@ -10,6 +10,7 @@ from dissectors.events import AnyEvent, Command, Connection, Problem, at_hand
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 
 EVENTS = list(zmtpsniff.open(FIXTURES / "shop" / "silent-vault.pcap.gz"))
 BOXES = [event for event in EVENTS if isinstance(event, Command) and event.name == "MESSAGE"]
@@ -87,3 +88,12 @@ def _heartbeats_last() -> list[AnyEvent]:
 def test_what_is_healthy_or_unknown(events: list[AnyEvent]) -> None:
     assert any(isinstance(event, Connection) for event in events)
     assert not _unanswered(events)
+
+
+def test_a_host_with_another_socket_under_curve_may_wait_for_a_third() -> None:
+    requests = SealedRequests(5)
+    requests.sealed(structs.replace(FIRST, src="10.0.0.2:40000", dst="10.0.0.3:6000"))
+    assert requests.may_ask("10.0.0.2:5555")
+    assert not requests.may_ask("10.0.0.3:6000")  # the same socket
+    requests.sealed(FIRST)
+    assert not requests.may_ask("127.0.0.1:1")  # of another program of this machine, perhaps

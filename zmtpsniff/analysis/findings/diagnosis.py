@@ -101,7 +101,8 @@ class Diagnosis:
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering, self._copies = Numbering(sequence), Copies()
-        self._requests = Requests(relays.may_pass_on, timeout_seconds)
+        sealed = SealedRequests(timeout_seconds)
+        self._requests = Requests(lambda one: relays.may_pass_on(one) or sealed.may_ask(one), timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
@@ -110,7 +111,7 @@ class Diagnosis:
             handshakes,
             self._requests,
             relays,
-            SealedRequests(timeout_seconds),
+            sealed,
             idle,
             Receivers(idle, closings, self._requests),
             Topics(),

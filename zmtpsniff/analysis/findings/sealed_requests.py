@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dissectors.address import host_of
+from dissectors.address import host_of, is_loopback
 from dissectors.events import Command, Connection, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -82,6 +82,12 @@ class SealedRequests(Inquiry):
         self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces
         self._turns: dict[int, _Turns] = {}
         self._silences: Ledger[tuple[str, str], _Silence] = Ledger(_Silence, 1000)
+        self._met: Ledger[int, None] = Ledger()  # flows with a MESSAGE
+        self._ends: Ledger[str, list[str]] = Ledger(list)  # by host: two addresses that it has on such flows
+
+    def may_ask(self, address: str) -> bool:
+        """Whether the host of a socket has another one whose messages no key opens: it may wait for a third."""
+        return any(end != address for end in self._ends.get(host_of(address), ()))
 
     def command(self, dossier: Dossier, event: Command) -> None:
         """Learn how much a side announces."""
@@ -98,6 +104,12 @@ class SealedRequests(Inquiry):
         turns = self._turns.get(event.flow)
         if turns is not None:
             turns.take(event)
+        if event.flow not in self._met:
+            self._met.at(event.flow)
+            for end in (event.src, event.dst):
+                ends = self._ends.at(host_of(end))
+                if len(ends) < 2 and end not in ends and not is_loopback(end):  # programs share loopback
+                    ends.append(end)
 
     def lose(self, dossier: Dossier) -> None:
         """The missing octets may be the reply."""
