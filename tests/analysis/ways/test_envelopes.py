@@ -8,6 +8,7 @@ import pytest
 from dissectors.events import Command
 from tests.analysis.ways.scenes import Scene
 from tests.support.footprint import entries
+from zmtpsniff.analysis.ways import envelopes
 from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
 
@@ -52,8 +53,10 @@ def test_one_sender_that_says_the_same_again_and_again() -> None:
     assert not inspect.isgenerator(held.on_other_connections(BODY, 2)), "none of the first one is left"
 
 
-def test_of_many_that_end_alike_only_equal_ones_are_looked_at() -> None:
-    """A publication may end with a frame that never changes, behind a number."""
+@pytest.mark.parametrize("most", [0, 16])
+def test_of_many_that_end_alike_equal_ones_are_found(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A publication may end with a frame that never changes, behind a number: with a table for these and without."""
+    monkeypatch.setattr(envelopes, "_LOOKED_THROUGH", most)
     held = HeldMessages()
     hops = taken(held, 1, 3) + taken(held, 2)
     for number, hop in enumerate(hops):
@@ -64,34 +67,34 @@ def test_of_many_that_end_alike_only_equal_ones_are_looked_at() -> None:
     assert held.equal_at("10.0.0.2", asked) == [hops[0], hops[2]]
     assert held.equal_at("10.0.0.1", asked) == [], "that host did not take them"
     held.pass_on(hops[0], asked)
-    assert held.equal_at("10.0.0.2", hops[3]) == [hops[1]]
-    assert held.equal_at("10.0.0.2", hops[0]) == [asked]
+    one, zero = (Hop("10.0.0.5:2", "", 2, 9, 9, 1, hops[0].stream, [number, BODY]) for number in (b"1", b"0"))
+    assert held.equal_at("10.0.0.2", one) == [hops[1]]
+    assert held.equal_at("10.0.0.2", zero) == [hops[2], asked]
     for hop in (hops[1], hops[2], hops[3], asked):
         held.remove(hop)
     assert entries(held) == entries(HeldMessages())
 
 
-def test_who_repeats_itself_is_known_by_its_socket() -> None:
+def test_of_a_sender_that_repeats_itself_no_message_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envelopes, "_LOOKED_THROUGH", 0)
     held = HeldMessages()
     first, _ = hops = taken(held, 1) + taken(held, 2)
-    assert held.repeats("10.0.0.2", first)
-    assert not held.repeats("10.0.0.1", first), "that host took none"
+    asked = Hop(first.src, "10.0.0.3:5556", 9, 9, 9, 1, first.stream, [BODY])
+    assert held.equal_at("10.0.0.2", asked) == []
     other = Hop("10.0.0.9:1", "10.0.0.2:5555", 3, 9, 9, 1, first.stream, [BODY])
     held.add(other)
-    assert not held.repeats("10.0.0.2", first)
-    for hop in (*hops, other):
-        held.remove(hop)
-    held.add(other)
-    assert held.repeats("10.0.0.2", other)
+    assert held.equal_at("10.0.0.2", asked) == [*hops, other], "several sockets sent it"
 
 
-def test_messages_of_a_process_are_found_once_it_is_known() -> None:
+@pytest.mark.parametrize("most", [0, 16])
+def test_messages_of_a_process_are_found_once_it_is_known(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(envelopes, "_LOOKED_THROUGH", most)
     held = HeldMessages()
     hops = taken(held, 1, 2) + taken(held, 2)
     stream = hops[0].stream
     stream.dst_host = "process 7"
     held.move_stream(stream, "10.0.0.2")
-    asked = Hop("10.0.0.2:2", "10.0.0.3:5556", 9, 9, 9, 1, stream, [BODY])
+    asked = Hop("10.0.0.7:2", "10.0.0.3:5556", 9, 9, 9, 1, stream, [BODY])
     assert held.equal_at("process 7", asked) == hops[:2]
     assert held.equal_at("10.0.0.2", asked) == hops[2:]
 

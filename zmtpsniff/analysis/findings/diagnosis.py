@@ -101,8 +101,8 @@ class Diagnosis:
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering, self._copies = Numbering(sequence), Copies()
-        sealed = SealedRequests(timeout_seconds)
-        self._requests = Requests(lambda one: relays.may_pass_on(one) or sealed.may_ask(one), timeout_seconds)
+        self._sealed = SealedRequests(timeout_seconds)
+        self._requests = Requests(self._may_ask_others, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
@@ -111,7 +111,7 @@ class Diagnosis:
             handshakes,
             self._requests,
             relays,
-            sealed,
+            self._sealed,
             idle,
             Receivers(idle, closings, self._requests),
             Topics(),
@@ -386,6 +386,10 @@ class Diagnosis:
             return
         if looked >= _LOOKED_AT:
             self._remove_listener(flow, self._look_for_publisher)
+
+    def _may_ask_others(self, address: str) -> bool:
+        """Whether the program of a socket may wait for others before it answers: it passes on, or asks under CURVE."""
+        return self._relays.may_pass_on(address) or self._sealed.may_ask(address)
 
     def _take_first_reply(self, reply: Message) -> None:
         """A reply has its request, though the sockets have not both announced their types: inquiries may listen now."""

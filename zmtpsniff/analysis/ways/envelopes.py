@@ -30,7 +30,7 @@ Invariant: no two connections that last have one id at a ROUTER; what a capture 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +42,7 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop, Stream
 
 _ALIKE = 1024  # held messages with the same last frame
+_LOOKED_THROUGH = 16  # if so many have the same last frame, a table finds the equal ones
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
 _WAITING = 1024  # legs that wait for their id to be known
 _PAST = 4096  # ids that are remembered of connections that are over
@@ -67,24 +68,62 @@ class _WaitingLeg(NamedTuple):
     options: list[Join]
 
 
+class _EqualMessages(dict[tuple[str, int], list[Hop]]):
+    """Messages that end with one frame: by the host that took them and the hash of all frames, the oldest first."""
+
+    def __init__(self, hops: Iterable[Hop]) -> None:
+        """Start with some messages."""
+        super().__init__()
+        self._several: set[tuple[str, int]] = set()  # the keys of those that several sockets sent
+        for hop in hops:
+            self.add(hop)
+
+    def add(self, hop: Hop) -> None:
+        """A host has taken a message."""
+        key = hop.stream.dst_host, hash(tuple(hop.frames))
+        equal = self.get(key)
+        if equal is None:
+            self[key] = [hop]
+            return
+        if equal[-1].src != hop.src:
+            self._several.add(key)
+        equal.append(hop)
+
+    def remove(self, hop: Hop, host: str) -> None:
+        """The host holds a message no longer."""
+        key = host, hash(tuple(hop.frames))
+        equal = self[key]
+        if len(equal) == 1:
+            del self[key]
+            self._several.discard(key)
+        else:
+            equal.remove(hop)
+
+    def at(self, host: str, hop: Hop) -> Sequence[Hop]:
+        """Those of a host that are the same, but for equal hashes; none if one socket sent them, and this one, too.
+
+        A publisher on the loopback interface sends many copies of the same: nobody passes these on.
+        """
+        key = host, hash(tuple(hop.frames))
+        equal = self.get(key, [])
+        return () if equal and equal[0].src == hop.src and key not in self._several else equal
+
+
 class HeldMessages(dict[int, list[Hop]]):
     """Messages that hosts have taken and may pass on: by the hash of their last frame, the oldest first.
 
-    Many messages may end with the same frame. So messages that are the same as a whole have a table of their own.
+    If many end with the same frame, those of them that are the same as a whole are found without a look at each.
     """
 
     def __init__(self) -> None:
         """Start without any."""
         super().__init__()
         self._mixed: set[int] = set()  # hashes of last frames that came on several connections
-        # By the host that took them and the hash of all frames: all that are held, the oldest first.
-        self._equal: dict[tuple[str, int], list[Hop]] = {}
-        self._several: set[tuple[str, int]] = set()  # the keys of those that several sockets sent
+        self._equal: dict[int, _EqualMessages] = {}  # by the hashes of last frames that many messages have, or had
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message, and holds it from now on."""
         key = hop.held_as = hash(hop.frames[-1])
-        self._add_equal(hop)
         hops = self.get(key)
         if hops is None:
             self[key] = [hop]
@@ -92,48 +131,36 @@ class HeldMessages(dict[int, list[Hop]]):
         if hops[-1].flow != hop.flow:
             self._mixed.add(key)
         hops.append(hop)
+        if key in self._equal:
+            self._equal[key].add(hop)
+        elif len(hops) > _LOOKED_THROUGH:
+            self._equal[key] = _EqualMessages(hops)
         if len(hops) > _ALIKE:
             self.remove(hops[0])
 
-    def _add_equal(self, hop: Hop) -> None:
-        key = hop.stream.dst_host, hash(tuple(hop.frames))
-        equal = self._equal.get(key)
-        if equal is None:
-            self._equal[key] = [hop]
-            return
-        if equal[-1].src != hop.src:
-            self._several.add(key)
-        equal.append(hop)
-
-    def _remove_equal(self, hop: Hop, host: str) -> None:
-        key = host, hash(tuple(hop.frames))
-        equal = self._equal[key]
-        if len(equal) == 1:
-            del self._equal[key]
-            self._several.discard(key)
-        else:
-            equal.remove(hop)
-
     def equal_at(self, host: str, hop: Hop) -> list[Hop]:
-        """The messages with the same octets that a host took on other connections, and may pass on; oldest first."""
+        """The messages with the same octets that a host took on other connections, and may pass on; oldest first.
+
+        They may lack those that the sender of this one sent itself.
+        """
         frames = list(hop.frames)
+        key = hash(frames[-1])
         if self.is_of_one(frames[-1], hop.flow):
             return []
-        equal = self._equal.get((host, hash(tuple(frames))), ())
-        return [one for one in equal if one.flow != hop.flow and list(one.frames) == frames]
-
-    def repeats(self, host: str, hop: Hop) -> bool:
-        """Whether all equal messages that a host took came from the sender of this one, on whatever connections."""
-        key = host, hash(tuple(hop.frames))
-        equal = self._equal.get(key)
-        return equal is not None and equal[0].src == hop.src and key not in self._several
+        hops: Sequence[Hop] = self.get(key, ())
+        if key in self._equal:
+            hops = self._equal[key].at(host, hop)
+        return [
+            one for one in hops if one.flow != hop.flow and one.stream.dst_host == host and list(one.frames) == frames
+        ]
 
     def move_stream(self, stream: Stream, before: str) -> None:
         """Live: the messages of a stream were taken by a host that is known better now than as ``before``."""
-        for hop in [hop for (host, _), hops in self._equal.items() if host == before for hop in hops]:
-            if hop.stream is stream:
-                self._remove_equal(hop, before)
-                self._add_equal(hop)
+        for equal in self._equal.values():
+            for hop in [hop for (host, _), hops in equal.items() if host == before for hop in hops]:
+                if hop.stream is stream:
+                    equal.remove(hop, before)
+                    equal.add(hop)
 
     def is_of_one(self, last: Octets, flow: int) -> bool:
         """Whether all held messages with this last frame came on connection ``flow``."""
@@ -156,9 +183,8 @@ class HeldMessages(dict[int, list[Hop]]):
         """The host has passed a message on as ``hop``, with the same last frame: the next host holds it."""
         key = before.held_as
         if key is not None and len(self[key]) == 1:
-            self._remove_equal(before, before.stream.dst_host)
-            self._add_equal(hop)
             self[key][0], hop.held_as, before.held_as = hop, key, None
+            self._equal.pop(key, None)
         else:
             self.remove(before)
             self.add(hop)
@@ -168,13 +194,15 @@ class HeldMessages(dict[int, list[Hop]]):
         key, hop.held_as = hop.held_as, None
         if key is None:
             return
-        self._remove_equal(hop, hop.stream.dst_host)
         hops = self[key]
         if len(hops) == 1:
             del self[key]
             self._mixed.discard(key)
-        else:
-            hops.remove(hop)
+            self._equal.pop(key, None)
+            return
+        hops.remove(hop)
+        if key in self._equal:
+            self._equal[key].remove(hop, hop.stream.dst_host)
 
 
 class RoutingIds(dict[tuple[int, str], Octets]):
