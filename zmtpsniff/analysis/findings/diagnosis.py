@@ -473,9 +473,7 @@ class Diagnosis:
             hear(stall)
 
     def pause(self, pause: Pause) -> None:
-        """Nothing came on a connection for a while. If the capture was interrupted, that says nothing."""
-        if self._interruptions.shown_until(pause.since_ns, pause.until_ns) < pause.until_ns:
-            return
+        """Nothing came on a connection for a while, even if the capture was interrupted: its octets lack nothing."""
         for hear in self._hearers["pause"]:
             hear(pause)
 
