@@ -24,7 +24,7 @@ from typing import NamedTuple
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Fault, Source
+from zmtpsniff.capture.source import Fault, Interruption, Source
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
@@ -42,7 +42,7 @@ class Late:
         """``lacks`` are the numbers of packets that it has not, from 1."""
         self.dropped = 0
         self.faults: list[Fault] = []
-        self.interruptions: list[tuple[int, int]] = []
+        self.interruptions: list[Interruption] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._source = source

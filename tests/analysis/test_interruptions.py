@@ -113,6 +113,10 @@ def test_rates_are_those_of_the_time_that_was_captured(tmp_path: Path) -> None:
     assert 0 < total["duration_ns"] - total["interrupted_ns"] - alone["duration_ns"] < 10**9
     lasted = [one["duration_ns"] for one in records if one["type"] == "stats-connection"]
     assert max(lasted) <= alone["duration_ns"]
+    for passes in ('type == "message"', f'code == "{INTERRUPTED}"'):
+        records = [json.loads(line) for line in run("stats", "-T", "json", "-Y", passes, *files).stdout.splitlines()]
+        assert records[-1]["interrupted_ns"] == 24 * HOUR_NS
+    assert records[-1]["problems"] == 1
     text = run("stats", *files).stdout
     assert "(without 24 h 0 min between captures), " in text.splitlines()[0]
     policy = tmp_path / "policy.toml"

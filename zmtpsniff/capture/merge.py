@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from dissectors.columns import ROW
 from zmtpsniff.capture.block import NOTHING, Block, Packet
+from zmtpsniff.capture.source import Interruption
 
 MERGED_BATCH = 4096  # packets
 APART_NS = 60_000_000_000
@@ -12,9 +13,6 @@ APART_NS = 60_000_000_000
 
 Run = tuple[int, int]
 """Packets of one capture: its place among the captures, and how many they are."""
-
-Interruption = tuple[int, int]
-"""When nothing was captured: the time of the last packet before it, and of the first one behind it."""
 
 
 def merged(files: Sequence[Iterator[Block]], interruptions: list[Interruption]) -> Iterator[Block]:

@@ -18,12 +18,16 @@ class CaptureError(Error):
     """The source cannot be used at all. The text is one line that names it and says what is wrong."""
 
 
+Interruption = tuple[int, int]
+"""When nothing was captured: the time of the last packet before it, and of the first one behind it."""
+
+
 class SourceState(Protocol):
     """The facts of a source beside its packets, as far as it has been read."""
 
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]
-    interruptions: list[tuple[int, int]]  # from when until when nothing was captured, between two captures
+    interruptions: list[Interruption]  # between captures that do not meet
     comments: list[str]  # on the capture as a whole
     # keys that came with the packets, as lines of a key file; a reader that takes lines removes them
     key_lines: list[str]

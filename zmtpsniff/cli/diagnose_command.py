@@ -148,11 +148,11 @@ def _load(command: str | None) -> None:
     write_structs(io.BytesIO(), [])
 
 
-def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings, has_sealed: bool) -> None:
+def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings, is_mostly_sealed: bool) -> None:
     findings = diagnosis.findings()
     if settings.output_format == "json":
         write_structs(stream, findings if diagnosis.capture is None else [*findings, diagnosis.capture])
     else:
         from zmtpsniff.render.findings_text import draw
 
-        draw(findings, diagnosis.capture, stream, settings.utc, settings.color, has_sealed=has_sealed)
+        draw(findings, diagnosis.capture, stream, settings.utc, settings.color, is_mostly_sealed=is_mostly_sealed)

@@ -43,11 +43,11 @@ def draw(
     utc: bool = False,
     color: Color = "auto",
     width: int | None = None,
-    has_sealed: bool = False,
+    is_mostly_sealed: bool = False,
 ) -> None:
     """Write findings to a stream, as wide as its terminal or ``width`` columns; the line that sums up is the last.
 
-    ``has_sealed`` says whether there are messages that no key opens.
+    ``is_mostly_sealed`` says whether there are messages that no key opens.
     """
     palette = make_palette(stream, color)
     terminal = width or terminal_width(stream)
@@ -63,7 +63,7 @@ def draw(
         lines += _finding(finding, [one for cause, one in effects if cause is finding], palette, clock, columns)
     if lines:
         lines.append("")
-    lines.append(fitted(_sum(findings, capture, palette, has_sealed), terminal))
+    lines.append(fitted(_sum(findings, capture, palette, is_mostly_sealed), terminal))
     text = "\n".join(lines) + "\n"
     stream.write(encodable(getattr(stream, "encoding", None))(text))
 
@@ -152,7 +152,7 @@ def _wrapped(text: str, columns: int) -> list[str]:
     return wrapped or [""]
 
 
-def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette, has_sealed: bool) -> str:
+def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette, is_mostly_sealed: bool) -> str:
     """The line that matters most to somebody in a hurry."""
     counts = {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES}
     if counts["error"] or counts["warning"]:
@@ -174,5 +174,5 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette,
     return (
         f"{verdict}: {plural(capture.packets, 'packet')} in {brief(capture.duration_ns)}, "
         f"{plural(capture.zmtp_flows, 'ZMTP connection')}, {plural(capture.messages, 'message')}"
-        f"{' that can be read' if has_sealed else ''}"
+        f"{' that can be read' if is_mostly_sealed else ''}"
     )

@@ -10,7 +10,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_octets import DamageError
 from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
 from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, Fault, Interruption
 
 _CHUNK = 4 * CHUNK  # flows go to the native core and back for each block
 
@@ -30,7 +30,7 @@ class File:
         self.last_ns: int | None = None
         self.dropped = 0
         self.faults: list[Fault] = []
-        self.interruptions: list[tuple[int, int]] = []
+        self.interruptions: list[Interruption] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self.unreadable: str | None = None

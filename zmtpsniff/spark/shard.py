@@ -25,7 +25,8 @@ from zmtpsniff.analysis.insertions import inserted
 from zmtpsniff.analysis.interruptions import INTERRUPTED, interruption
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.merge import APART_NS, Interruption, merged_runs
+from zmtpsniff.capture.merge import APART_NS, merged_runs
+from zmtpsniff.capture.source import Interruption
 from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
@@ -109,7 +110,6 @@ class Shard:
             self._resume_between(name)
         self._horizons = self._flows.waiting.horizons
         self._octets = 0
-        self._is_new_run = True  # no packet came in this run
         self._now_ns = self.spec.end_ns  # of the last packet
         self._shared = b""  # the state of the engine that all connections share, once the files end
 
@@ -145,11 +145,12 @@ class Shard:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
         taken = [0] * len(self._paths)  # of each file
         interruptions: list[Interruption] = []
+        is_new_run = True  # no packet came in this run
         for block, runs in merged_runs([self._blocks(*path) for path in self._paths.items()], interruptions, _TOGETHER):
             begin_ns = block.times_ns[0]
-            if self._is_new_run and self.spec.end_ns and begin_ns - self.spec.end_ns >= APART_NS:
+            if is_new_run and self.spec.end_ns and begin_ns - self.spec.end_ns >= APART_NS:
                 interruptions.append((self.spec.end_ns, begin_ns))
-            self._is_new_run = False
+            is_new_run = False
             if interruptions:
                 yield self._interrupted(*interruptions.pop())
             first = self.packets.count + 1

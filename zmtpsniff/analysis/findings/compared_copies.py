@@ -324,7 +324,8 @@ class _Comparison:
         wanted = self.wanted[mine]
         if wanted is not None:
             first = at_hand(event.frames[0])
-            if first not in wanted if self.streams[1 - mine].is_late else not first.startswith(wanted):
+            is_wanted = first in wanted if self.streams[1 - mine].is_late else first.startswith(wanted)
+            if not is_wanted:
                 return
         here, there = self.queues[mine], self.queues[1 - mine]
         if not self.has_begun:

@@ -659,7 +659,7 @@ class Relays(Inquiry):
     def _held_publications(self, place: RelayPlace) -> list[Hop]:
         """The publications that a proxy took since it last passed one on, if it has stopped doing so.
 
-        Nobody may have wanted those that came after a topic was cancelled, or after a subscriber left.
+        Those that came after a topic was cancelled, or after a subscriber left, may have been for nobody.
         """
         since_ns = place.passed_ns - STOPPED_NS
         left = [self._left.get(one, deque[int]()) for one in self._ways.programs[place.at].sockets]

@@ -120,13 +120,13 @@ class Statistics:
                     unseen.append(event)
             elif isinstance(event, Capture):
                 passed.append(event)
-            elif isinstance(event, Problem) and self.interruptions.take(event):
-                continue
             elif keep(event):
                 passed.append(event)
                 flow = getattr(event, "flow", None)
                 if flow is not None and type(event) is not Beacon:
                     self._flows[flow].see(getattr(event, "src", None), type(event) is Message)
+            elif isinstance(event, Problem):
+                self.interruptions.take(event)
         self._take(passed)
         for connection in unseen:
             self._end(connection, False)

@@ -68,7 +68,7 @@ class _WaitingLeg(NamedTuple):
     options: list[Join]
 
 
-class _EqualMessages(dict[tuple[str, int], list[Hop]]):
+class _FrameIndex(dict[tuple[str, int], list[Hop]]):
     """Messages that end with one frame: by the host that took them and the hash of all frames, the oldest first."""
 
     def __init__(self, hops: Iterable[Hop]) -> None:
@@ -119,7 +119,7 @@ class HeldMessages(dict[int, list[Hop]]):
         """Start without any."""
         super().__init__()
         self._mixed: set[int] = set()  # hashes of last frames that came on several connections
-        self._equal: dict[int, _EqualMessages] = {}  # by the hashes of last frames that many messages have, or had
+        self._equal: dict[int, _FrameIndex] = {}  # by the hashes of last frames that many messages have, or had
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message, and holds it from now on."""
@@ -134,7 +134,7 @@ class HeldMessages(dict[int, list[Hop]]):
         if key in self._equal:
             self._equal[key].add(hop)
         elif len(hops) > _LOOKED_THROUGH:
-            self._equal[key] = _EqualMessages(hops)
+            self._equal[key] = _FrameIndex(hops)
         if len(hops) > _ALIKE:
             self.remove(hops[0])
 

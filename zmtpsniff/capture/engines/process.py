@@ -13,7 +13,7 @@ from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingErr
 from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
 from zmtpsniff.capture.engines.pipe_cutter import Cutter
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, Fault, Interruption
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _CHATTER = re.compile(
@@ -36,7 +36,7 @@ class ProcessEngine:
         self.dropped = 0
         self.failure: str | None = None
         self.faults: list[Fault] = []
-        self.interruptions: list[tuple[int, int]] = []
+        self.interruptions: list[Interruption] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._options = options
