@@ -118,7 +118,7 @@ def test_rates_are_those_of_the_time_that_was_captured(tmp_path: Path) -> None:
         assert records[-1]["interrupted_ns"] == 24 * HOUR_NS
     assert records[-1]["problems"] == 1
     text = run("stats", *files).stdout
-    assert "(without 24 h 0 min between captures), " in text.splitlines()[0]
+    assert "(24 h 0 min of that between captures), " in text.splitlines()[0]
     policy = tmp_path / "policy.toml"
     policy.write_text(
         '[[rule]]\nname = "busy"\nexpect = "type == \\"message\\""\nmin = 1\nper = "second"\nmean = true\n'

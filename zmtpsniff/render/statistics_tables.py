@@ -412,7 +412,7 @@ def _kinds(counts: dict[str, int]) -> "Text":
 
 
 def _interrupted(length_ns: int) -> str:
-    return f" (without {_brief(length_ns)} between captures)" if length_ns else ""
+    return f" ({_brief(length_ns)} of that between captures)" if length_ns else ""
 
 
 def _per_second(count: int, length_ns: int) -> str:
