@@ -94,3 +94,13 @@ def test_types_that_are_known_need_no_option(lookalike: str | None, is_advised: 
     findings = diagnose_events([structs.replace(late, handshake="not-seen")])
     (finding,) = [one for one in findings if one.code == "capture-late"]
     assert ("-d tcp.port" in finding.advice) == is_advised
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_handshake_may_be_among_the_dropped_packets(dropped: bool) -> None:
+    """A connection whose handshake the capture lacks may be older than the capture, or its packets were dropped."""
+    late = Connection(1, "tcp", Peer("a:1"), Peer("b:2"), Sides(9, 9), Sides(99, 99), 1, 2, "open")
+    loss = Problem("error", "packets-dropped", "the kernel dropped 7 packets", time_ns=1, packet=1)
+    findings = diagnose_events([*[loss] * dropped, structs.replace(late, handshake="not-seen")])
+    (finding,) = [one for one in findings if one.code == "capture-late"]
+    assert ("among the packets that were dropped" in finding.summary) == dropped

@@ -145,6 +145,8 @@ class Vantage(Inquiry):
                 f"the capture begins after {self._late.count:,} of {plural(self._zmtp, 'connection')} "
                 f"{'was' if self._late.count == 1 else 'were'} made, with {listed(self._late_servers)}"
             )
+            if self._dropped or "packets-dropped" in self._losses:
+                summary += ", or their handshakes are among the packets that were dropped"
             known = "their handshakes are not in it"
             late_words = AGAIN if self._is_named else FINDINGS["capture-late"].advice
             advice_here = late_words.replace("5555", port)
