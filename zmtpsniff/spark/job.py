@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from zmtpsniff.spark.masters import PACKAGES
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.task import Job, ShardTask, TaskError, TaskOutcome
 
@@ -68,7 +69,7 @@ def fault(text: str) -> str | None:
     lacks = _LACKS.search(text)
     if lacks is None:
         return None
-    return f"{lacks[1] or f'a worker lacks {lacks[2]}'}: its Python needs msgspec, pyarrow and backports.zstd"
+    return f"{lacks[1] or f'a worker lacks {lacks[2]}'}: its Python needs {PACKAGES}"
 
 
 def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:

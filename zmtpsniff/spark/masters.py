@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 REMOTE = "sc://"
 """How the addresses of Spark Connect servers begin."""
 
+PACKAGES = "msgspec, numpy, pyarrow and backports.zstd"
+"""The packages that workers need beside our code, which is sent to them."""
+
 _COUNT = "0*[1-9][0-9]{0,8}"  # of threads, and of failures
 _LOCAL = rf"local(\[({_COUNT}|\*)(\s*,\s*{_COUNT})?\])?|local-cluster\[.+\]"
 _KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
@@ -32,7 +35,7 @@ def mistake(master: str) -> str | None:
     if scheme == "k8s":
         rest = rest.rpartition("://")[2]
         if not _is_set(_IMAGE):
-            return f"set {_IMAGE} in spark-defaults.conf to an image with Python, msgspec, pyarrow and backports.zstd"
+            return f"set {_IMAGE} in spark-defaults.conf to an image with Python, {PACKAGES}"
     if scheme not in _PORTS or (scheme == "sc" and any(os.environ.get(name) for name in _PROXIES)):
         return None
     said = ""

@@ -180,7 +180,7 @@ def _java() -> Iterator[None]:
 
 
 def ship(session: "SparkSession") -> None:
-    """Send our code to the executors of a session. They need msgspec, pyarrow and backports.zstd."""
+    """Send our code to the executors of a session. They need what ``masters.PACKAGES`` names."""
     archive = str(code_archive())
     if hasattr(session, "_jsc"):
         session.sparkContext.addPyFile(archive)
