@@ -26,6 +26,7 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
+from tests.support.small_disk import small_disk
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.ring import FileRing
 from zmtpsniff.capture.saver import Saver
@@ -82,15 +83,8 @@ def test_file_that_must_not_grow_on(limit: int, tmp_path: Path) -> None:
 @pytest.fixture
 def little_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with 256 KiB of room."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a file system needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", place], check=True)
+    with small_disk(tmp_path / "disk", 256) as place:
+        yield place
 
 
 def test_full_disk_ends_the_saving_only(little_disk: Path, tmp_path: Path) -> None:

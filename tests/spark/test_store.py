@@ -3,9 +3,6 @@
 import random
 import re
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,11 +21,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
+from tests.spark.s3_server import new_bucket
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
 from tests.support.examples import sampled
-from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
-from tests.support.ports import free_port
 from tests.support.runner import run
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture.locations import LocationError, file_system
@@ -559,55 +555,10 @@ def test_an_output_that_is_empty_is_not_the_root() -> None:
 # ---------------------------------------------------------------------- object stores
 
 
-def is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-# An S3 server that answers "slow down" to four of five requests for captures below "throttled", to each third one for
-# tables there, and to all that write below "refused".
-THROTTLING_S3 = """
-import itertools, sys
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
-
-moto, reads, others = DomainDispatcherApplication(create_backend_app), itertools.count(), itertools.count()
-
-def throttling(environ, start):
-    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
-    if (
-        (method == "GET" and "/throttled/in/" in path and next(reads) % 5)
-        or ("/throttled/out/" in path and next(others) % 3 == 0)
-        or (method == "PUT" and "/refused/" in path)
-    ):
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start("503 Slow Down", [("Content-Type", "application/xml")])
-        return [b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"]
-    return moto(environ, start)
-
-run_simple(sys.argv[1], int(sys.argv[2]), throttling, threaded=True)
-"""
-
-
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A bucket of an S3 server, a process of its own: while Delta Lake waits, it may hold Python's lock."""
-    pytest.importorskip("moto.server", reason="moto is not installed: pip install 'zmtpsniff[test]'")
-    from pyarrow.fs import S3FileSystem
-
-    host, port = "127.0.0.1", free_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    command = [sys.executable, "-c", THROTTLING_S3, host, str(port)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
-        try:
-            wait_for(lambda: is_open(port))
-            system = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
-            system.create_dir("here")
-            yield "s3://here"
-        finally:
-            server.kill()
+    with new_bucket(monkeypatch) as made:
+        yield made.url
 
 
 @pytest.mark.slow
@@ -630,22 +581,6 @@ def test_on_s3(bucket: str, tmp_path: Path) -> None:
     (found,) = by_series(read_tables(f"{bucket}/more")).values()
     assert found == expected([f"{bucket}/in/host/{file.name}" for file in files], copies=files)
     assert maintenance.optimize(f"{bucket}/more").compacted >= 0
-
-
-@pytest.mark.slow
-def test_an_object_store_that_throttles(bucket: str, tmp_path: Path) -> None:
-    """The rows are the same; a store that never does what it is asked is told in one line."""
-    from pyarrow.fs import LocalFileSystem, copy_files
-
-    files = cut(FIXTURES / "app_malamute.pcap", [60], tmp_path / "host")  # Arrow gives up below the answer's length
-    system, path = file_system(f"{bucket}/throttled/in/host")
-    copy_files(str(tmp_path / "host"), path, source_filesystem=LocalFileSystem(), destination_filesystem=system)
-    assert take([f"{bucket}/throttled/in"], f"{bucket}/throttled/out")[:2] == (2, 0)
-    (found,) = by_series(read_tables(f"{bucket}/throttled/out")).values()
-    assert found == expected([f"{bucket}/throttled/in/host/{file.name}" for file in files], copies=files)
-    said = "the store gets too many requests, and answers SlowDown: run this again when it has less to do"
-    with pytest.raises(SparkError, match=f"^--output {bucket}/refused/out: {said}$"):
-        take(files, f"{bucket}/refused/out")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ class TableWriter:
         self._pool = ThreadPoolExecutor(1)
         self._name = f"{uuid4().hex}.parquet"
         self._files: dict[tuple[str, int | None, bool], _File] = {}
+        self._paths: list[str] = []  # also of a file whose first octets had no room
 
     def take(self, table: str, batch: pa.RecordBatch, provisional: bool = False) -> None:
         """Write rows; provisional ones into files of their own, which the next run replaces as a whole."""
@@ -142,7 +143,8 @@ class TableWriter:
     def _file(self, table: str, day: int | None, provisional: bool, schema: pa.Schema) -> _File:
         key = table, day, provisional
         if key not in self._files:
-            self._files[key] = _File(self._pool, self._system, f"{self._folder}/{table}/{self._path(*key)}", schema)
+            self._paths.append(f"{self._folder}/{table}/{self._path(*key)}")
+            self._files[key] = _File(self._pool, self._system, self._paths[-1], schema)
         return self._files[key]
 
     def _path(self, table: str, day: int | None, provisional: bool) -> str:
@@ -152,9 +154,9 @@ class TableWriter:
     def discard(self) -> None:
         """Stop, and delete what is there of the files: the disk may be full."""
         self._pool.shutdown(cancel_futures=True)
-        for key in self._files:
+        for path in self._paths:
             with suppress(OSError):
-                self._system.delete_file(f"{self._folder}/{key[0]}/{self._path(*key)}")
+                self._system.delete_file(path)
 
     def close(self) -> list[DataFile]:
         """Finish all files."""
