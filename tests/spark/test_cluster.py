@@ -6,6 +6,7 @@ Its Python does not find our packages: executors have the code that is shipped t
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -189,6 +190,50 @@ def test_standalone_cluster(tmp_path: Path) -> None:
     other.assert_are_in_tables()
     assert len(read_tables(submitted.tables)["captures"]) == 2
     assert all(any((tmp_path / f"work{at}").glob("app-*/*/stderr")) for at in range(2))  # each had an executor
+
+
+@pytest.mark.slow
+def test_workers_with_an_environment_that_is_packed(tmp_path: Path) -> None:
+    """As the page on operation has it. Each worker unpacks one of its own, and does tasks with its Python."""
+    (block,) = (one for one in blocks(PROJECT / "docs" / "spark-operation.md") if "venv-pack" in one.text)
+    source, tables, log = tmp_path / "in", tmp_path / "out", tmp_path / "log"
+    log.mkdir()
+    pieces = cut(FIXTURES / "app_malamute.pcap", [40, 80], source)
+    with _cluster(tmp_path) as address:
+        conf = write_settings(
+            tmp_path / "conf",
+            spark_driver_host="127.0.0.1",
+            spark_executor_memory="512m",
+            spark_eventLog_enabled="true",
+            spark_eventLog_dir=log.as_uri(),
+            spark_eventLog_compress="false",
+            # No task begins before both workers are there.
+            spark_cores_max="2",
+            spark_scheduler_minRegisteredResourcesRatio="1.0",
+            spark_scheduler_maxRegisteredResourcesWaitingTime=f"{PATIENCE}s",
+        )
+        names = {"/captures": str(source), "/tables": str(tables), "spark://host:7077": address}
+        script = re.sub("|".join(names), lambda match: names[match[0]], block.text)
+        here = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        done = subprocess.run(
+            ["bash", "-ec", f"{script.rstrip()} --shards 8 --max-bytes 65536"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE * 2,
+            cwd=tmp_path,
+            env=_environment(tmp_path) | conf | {"PATH": here},
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert by_series(read_tables(tables))[str(source)] == expected(pieces)
+    said = [json.loads(line) for path in log.rglob("events_*") for line in path.read_text().splitlines()]
+    ended = [
+        one for one in said if one["Event"] == "SparkListenerTaskEnd" and one["Task End Reason"]["Reason"] == "Success"
+    ]
+    workers = {str(one.relative_to(tmp_path)): one for one in tmp_path.glob("work*/app-*/*/environment/bin/python")}
+    assert len(ended) == 8
+    assert {one["Task Info"]["Executor ID"] for one in ended} == {Path(name).parts[2] for name in workers}
+    assert {Path(name).parts[0] for name in workers} == {"work0", "work1"}
 
 
 def _executors(driver: "subprocess.Popen[bytes]") -> list[int]:
