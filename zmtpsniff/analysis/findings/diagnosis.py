@@ -101,8 +101,8 @@ class Diagnosis:
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering, self._copies = Numbering(sequence), Copies()
-        self._sealed = SealedRequests(timeout_seconds)
-        self._requests = Requests(self._may_ask_others, timeout_seconds)
+        self._requests = Requests(self._may_ask_others, timeout_seconds, self._may_wait_unseen)
+        self._sealed = SealedRequests(self._requests, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
@@ -390,6 +390,10 @@ class Diagnosis:
     def _may_ask_others(self, address: str) -> bool:
         """Whether the program of a socket may wait for others before it answers: it passes on, or asks under CURVE."""
         return self._relays.may_pass_on(address) or self._sealed.may_ask(address)
+
+    def _may_wait_unseen(self, address: str) -> bool:
+        """Whether the time that the program of a socket takes may hold waits for others that nobody sees."""
+        return self._relays.may_pass_on(address) or self._sealed.hides_waits(address)
 
     def _take_first_reply(self, reply: Message) -> None:
         """A reply has its request, though the sockets have not both announced their types: inquiries may listen now."""

@@ -23,6 +23,11 @@ PENDING = 64
 """Requests to remember of one connection."""
 INFERRED = "; that these sockets ask and reply is inferred from their messages"
 """Told of a service whose sockets do not announce their types."""
+SEALED = (
+    "; CURVE hides what they say, but the empty frames in front of messages tell requests from replies; time in which "
+    "that host itself waited for a reply is left out"
+)
+"""Told of a service whose messages no key opens."""
 SLOWEST = 4
 """Slow replies to remember of each service."""
 
@@ -56,6 +61,7 @@ class ExchangeCount(msgspec.Struct, eq=False):
     ends: tuple[str, ...] = ()  # the addresses of both sides
     asker: str | None = None
     is_inferred: bool = False  # the sockets have not said what they are
+    is_sealed: bool = False  # no key opens the messages: their lengths tell
     is_worker: bool = False  # the side that spoke first only said that it is ready
     greets: bool = False  # it said a word first, and no word after that, so perhaps its peer asks
     asked: int = 0
@@ -205,8 +211,8 @@ class Suspect:
     """A connection on which requests waited when it ended."""
 
     __slots__ = (
-        "answered", "asked", "asker", "asker_kind", "closed", "flow", "is_inferred", "oldest", "replier", "strict",
-        "took_turns", "until_ns",
+        "answered", "asked", "asker", "asker_kind", "closed", "flow", "is_inferred", "is_sealed", "oldest", "replier",
+        "strict", "took_turns", "until_ns",
     )  # fmt: skip
 
     def __init__(self, exchange: ExchangeCount, event: Connection, until_ns: int) -> None:
@@ -223,7 +229,7 @@ class Suspect:
         unasked = len(exchange.pending) - (self.asked - self.answered)
         self.took_turns = exchange.in_turns >= _TURNS and is_asked and unasked <= self.answered * _UNASKED
         self.strict = exchange.strict
-        self.is_inferred = exchange.is_inferred
+        self.is_inferred, self.is_sealed = exchange.is_inferred, exchange.is_sealed
         # It closed the connection, and not its peer.
         self.closed = event.closer is not None and event.closer.address == self.replier
         self.flow = event.flow
@@ -240,6 +246,7 @@ class ServiceCount(msgspec.Struct, eq=False):
     last_ns: int = 0  # when the last message came or went
     is_inferred: bool = False  # at least one of these has sockets that have not announced their types
     by_turns: bool = False  # likewise: nothing but turns shows which message answers which
+    is_sealed: bool = False  # likewise: no key opens their messages
     suspects: list[Suspect] = []
     latencies: Sketch = msgspec.field(default_factory=Sketch)
     slowest: list[SlowReply] = []
@@ -254,10 +261,16 @@ class ServiceCount(msgspec.Struct, eq=False):
         self.last_ns = max(self.last_ns, exchange.last_ns)
         self.is_inferred |= exchange.is_inferred or exchange.by_turns
         self.by_turns |= exchange.by_turns
+        self.is_sealed |= exchange.is_sealed
         if not exchange.by_turns or (exchange.takes_turns and not exchange.blind):
             self.latencies.join(exchange.latencies)
             for slow in exchange.slowest:
                 (heappush if len(self.slowest) < SLOWEST else heappushpop)(self.slowest, slow)
+
+    @property
+    def doubt(self) -> str:
+        """A clause that says why its requests and replies are not certain; empty if they are."""
+        return SEALED if self.is_sealed else INFERRED if self.is_inferred else ""
 
     @property
     def answers(self) -> bool:

@@ -33,6 +33,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import (
     INFERRED,
+    SEALED,
     ExchangeCount,
     ServiceCount,
     Suspect,
@@ -73,12 +74,19 @@ _ALL_TIME = 1 << 62  # an interval that has all messages
 class Requests(Inquiry):
     """Requests and their replies."""
 
-    def __init__(self, passes_on: Callable[[str], bool], timeout_seconds: float = REPLY_SECONDS) -> None:
+    def __init__(
+        self,
+        passes_on: Callable[[str], bool],
+        timeout_seconds: float = REPLY_SECONDS,
+        waits_unseen: Callable[[str], bool] | None = None,
+    ) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that it waits for others.
 
-        ``timeout_seconds`` is how long a request may wait for its reply.
+        ``timeout_seconds`` is how long a request may wait for its reply. ``waits_unseen`` says of a socket whether its
+        latencies may have such waits in them; without it, they may if it passes on what it takes.
         """
         self._passes_on = passes_on
+        self._waits_unseen = waits_unseen or passes_on
         self._timeout_ns = nanoseconds(timeout_seconds)
         self._exchanges: dict[int, ExchangeCount] = {}
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
@@ -93,6 +101,7 @@ class Requests(Inquiry):
         self._waiting: Ledger[tuple[int, str], None] = Ledger()  # likewise: requests waited when it ended
         self._caught_up: Ledger[int, int] = Ledger()  # by flow whose late requests have their replies: the slowest
         self._peers: Ledger[str, deque[RouterPeer]] = Ledger(partial(deque, (), _WORKERS))  # of each ROUTER
+        self._told: set[int] = set()  # flows of which a finding has been made
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -132,6 +141,21 @@ class Requests(Inquiry):
         exchange.asker, exchange.ends = reply.dst, (reply.src, reply.dst)
         exchange.asked = 1  # its request came before
         return exchange.take
+
+    def open_boxes(self, flow: int, asker: str, replier: str) -> ExchangeCount:
+        """Count the messages of a connection whose boxes no key opens. The caller finds them, and hands them over."""
+        exchange = self._exchanges[flow] = ExchangeCount(
+            self._pauses.at(flow), strict=True, ends=(asker, replier), asker=asker, is_sealed=True
+        )
+        return exchange
+
+    def forget_boxes(self, flow: int) -> None:
+        """Say nothing of such a connection: what its boxes hold is not clear."""
+        self._exchanges.pop(flow, None)
+
+    def tells_of(self, flow: int) -> bool:
+        """Whether the last claims told of requests on a connection that got no reply."""
+        return flow in self._told
 
     def hears(self, flow: int) -> bool:
         """Whether it takes the messages of a connection."""
@@ -187,7 +211,8 @@ class Requests(Inquiry):
     def exchange(self, flow: int) -> ExchangeCount | None:
         """The requests and replies of a connection that is not over."""
         exchange = self._exchanges.get(flow)
-        return exchange if exchange is not None and exchange.has_roles else None
+        is_known = exchange is not None and exchange.has_roles and not exchange.is_sealed
+        return exchange if is_known else None
 
     def lose(self, dossier: Dossier) -> None:
         """The missing octets may be the replies."""
@@ -238,7 +263,8 @@ class Requests(Inquiry):
             latest_ns = exchange.latest_ns(self._timeout_ns, told.flows[event.flow].count)
             if latest_ns is not None:
                 self._caught_up[event.flow] = latest_ns
-        if server_asks and event.server.socket_type in _DEALING and len(service.workers) < _WORKERS:
+        is_dealt = exchange.is_sealed or event.server.socket_type in _DEALING
+        if server_asks and is_dealt and len(service.workers) < _WORKERS:
             service.workers.setdefault(event.client.address, ServiceCount()).take(exchange)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
             suspect = Suspect(exchange, event, until_ns)
@@ -251,7 +277,7 @@ class Requests(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Requests without replies, workers that are silent, services that are slow."""
-        told: set[int] = set()  # flows of which a finding has been made
+        told = self._told = set()
         for service in self._asks_peers.values():
             yield from self._closed_workers(service, told)
             yield from self._silent_workers(service, told)
@@ -273,11 +299,11 @@ class Requests(Inquiry):
         for service in self._asked_by_peers.values():
             yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.items():
-            if not self._passes_on(address):
+            if not self._waits_unseen(address):
                 yield from slow_replies(address, service, self._network.get(address))
         for address, service in self._asks_peers.items():
-            if not self._passes_on(address):
-                workers = {one: worker for one, worker in service.workers.items() if not self._passes_on(one)}
+            if service.is_sealed or not self._passes_on(address):
+                workers = {one: worker for one, worker in service.workers.items() if not self._waits_unseen(one)}
                 yield from slow_workers(workers)
 
     def _latest_ns(self, flow: int, told: int) -> int | None:
@@ -307,10 +333,11 @@ class Requests(Inquiry):
             yield Claim(
                 "worker-closed",
                 f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",
-                f"it closes the connection first, before it replies, and {suspect.asker} goes on without it",
+                f"it closes the connection first, before it replies, and {suspect.asker} goes on without it"
+                f"{SEALED if suspect.is_sealed else ''}",
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
-                certainty="certain" if suspect.strict else "likely",
+                certainty="certain" if suspect.strict and not suspect.is_sealed else "likely",
                 subject=suspect.replier,
             )
 
@@ -339,9 +366,11 @@ class Requests(Inquiry):
                 f"the worker {suspect.replier} of {suspect.asker} answers nothing: {plural(missing, 'request')} in "
                 f"{about(waited_ns)}{since}, while others gave {plural(others, 'reply')}",
                 "the requests are in the capture, and no message comes back on that connection"
-                + self._not_reached(suspect.flow, suspect.replier),
+                + self._not_reached(suspect.flow, suspect.replier)
+                + (SEALED if suspect.is_sealed else ""),
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
+                certainty="likely" if suspect.is_sealed else "certain",
                 advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
                 waiting={host_of(suspect.asker)},
             )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from dissectors.events import Severity
-from zmtpsniff.analysis.findings.exchanges import INFERRED, ServiceCount, SlowReply
+from zmtpsniff.analysis.findings.exchanges import SEALED, ServiceCount, SlowReply
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.words.counts import MANY, plural
@@ -74,8 +74,8 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
         few = max(latencies.above(slow_ns), len(slowest)) < FEW_SLOW * latencies.count
         severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
-    known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
-    certainty: Certainty = "likely" if service.by_turns else "certain"
+    known = f"from the request to its reply, as captured{where}{service.doubt}"
+    certainty: Certainty = "likely" if service.by_turns or service.is_sealed else "certain"
     yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
 
 
@@ -95,13 +95,15 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             continue
         slowest = sorted(worker.slowest, reverse=True)
         where, advice = _where(None, slowest)
+        sealed = SEALED if worker.is_sealed else ""
         yield Claim(
             "replies-slow",
             f"{_slow(address, advice)}: half of its {plural(worker.latencies.count, 'reply')} took over "
             f"{about(median_ns)}, those of others that do the same under {about(max(others_ns, 1))}",
-            f"from the request to its reply, as captured{where}; one socket gives all of them requests",
+            f"from the request to its reply, as captured{where}; one socket gives all of them requests{sealed}",
             Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
             [address],
+            certainty="likely" if sealed else "certain",
             advice=advice,
             subject=address,
         )
