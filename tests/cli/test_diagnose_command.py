@@ -15,7 +15,7 @@ def test_the_worst_comes_first_and_the_last_line_sums_up() -> None:
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert lines[0].startswith("error    127.0.0.1 connects to 127.0.0.1:5576, but REQ may not talk to PULL")
-    assert lines[-1].startswith("1 error: ")
+    assert lines[-1].startswith("1 error; the capture has ")
     assert "fix: One of the two programs" in done.stdout
 
 
@@ -30,17 +30,17 @@ def test_a_cause_and_what_it_led_to_are_one_finding() -> None:
         " so: 127.0.0.1:5568 does not answer 127.0.0.1: 1 request without a reply [request-unanswered]; #14"
         in done.stdout
     )
-    assert last.startswith("1 warning: ")
+    assert last.startswith("1 warning; the capture has ")
 
 
 @pytest.mark.parametrize(
     ("name", "cause", "effects", "verdict"),
     [
-        ("network_cut", "acknowledges nothing", ["not-passed-on"] * 2 + ["request-unanswered"] * 2, "1 error: "),
-        ("database_mistyped", "REQ may not talk to SUB", ["request-unanswered"] * 2, "1 error, 1 warning: "),
-        ("database_refuses", "nobody listens at", ["request-unanswered"] * 2, "1 error: "),
+        ("network_cut", "acknowledges nothing", ["not-passed-on"] * 2 + ["request-unanswered"] * 2, "1 error; "),
+        ("database_mistyped", "REQ may not talk to SUB", ["request-unanswered"] * 2, "1 error, 1 warning; "),
+        ("database_refuses", "nobody listens at", ["request-unanswered"] * 2, "1 error; "),
         # The database may have been slow before it died: that it did not answer is a note of its own.
-        ("database_dies", "nobody listens at", ["not-passed-on"], "1 error, 1 note: "),
+        ("database_dies", "nobody listens at", ["not-passed-on"], "1 error, 1 note; "),
     ],
 )
 def test_whoever_waits_for_what_is_wrong_is_told_with_it(
@@ -57,7 +57,7 @@ def test_whoever_waits_for_what_is_wrong_is_told_with_it(
 
 def test_a_healthy_capture() -> None:
     done = run("diagnose", FIXTURES / "m31_req_rep.pcap")
-    words = "nothing is wrong that can be seen: 40 packets in 114 ms, 1 ZMTP connection, 24 messages\n"
+    words = "nothing is wrong that can be seen; the capture has 40 packets in 114 ms, 1 ZMTP connection, 24 messages\n"
     assert done.stdout == words
 
 
@@ -73,7 +73,7 @@ def test_the_place_of_numbers_is_named_and_may_have_none() -> None:
     assert "[messages-dropped (possible)]" in done.stdout
     assert done.stderr == ""
     done = run("diagnose", "--sequence", "frames[7]", numbered)
-    assert done.stdout.startswith("nothing is wrong that can be seen: ")
+    assert done.stdout.startswith("nothing is wrong that can be seen; the capture has ")
     assert done.stderr == "zmtpsniff: --sequence frames[7]: no message of a publisher has a number there\n"
 
 

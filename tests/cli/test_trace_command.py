@@ -55,6 +55,15 @@ def test_a_filter_chooses_ways_by_any_of_their_messages() -> None:
     assert [leg["packet"] for leg in legs] == [116, 118, 120, 126, 128, 130]
 
 
+def test_the_last_line_says_how_many_were_lost() -> None:
+    jobs = FIXTURES / "systems" / "worker_dies.pcap.gz"
+    lost = len(records("--lost", jobs))
+    assert lost > 0
+    last = run("trace", jobs).stdout.splitlines()[-1]
+    assert last.endswith(f" shown, {lost} of them lost or not answered, which --lost shows alone")
+    assert run("trace", "--lost", jobs).stdout.splitlines()[-1].endswith(" shown")
+
+
 def test_it_fits_80_columns() -> None:
     done = run("trace", BROKERS, env={"COLUMNS": "80"})
     assert max(map(len, done.stdout.splitlines())) <= 80

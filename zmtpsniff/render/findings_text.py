@@ -172,7 +172,7 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette,
             "the filter, or name the port with -d tcp.port==N,zmtp"
         )
     return (
-        f"{verdict}: {plural(capture.packets, 'packet')} in {brief(capture.duration_ns)}, "
+        f"{verdict}; the capture has {plural(capture.packets, 'packet')} in {brief(capture.duration_ns)}, "
         f"{plural(capture.zmtp_flows, 'ZMTP connection')}, {plural(capture.messages, 'message')}"
         f"{' that can be read' if is_mostly_sealed else ''}"
     )

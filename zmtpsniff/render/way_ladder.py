@@ -51,11 +51,13 @@ class LadderRenderer:
         self._is_first = True
         self._count: Counter[str] = Counter()  # of ways, by kind
         self._left_out: Counter[str] = Counter()
+        self._lost = 0
 
     def write(self, ways: Sequence[Way]) -> None:
         """Write some ways; those with nothing to show are only counted."""
         for way in ways:
             self._count[way.kind] += 1
+            self._lost += _is_lost(way)
             if is_only_counted(way):
                 self._left_out[way.kind] += 1
                 continue
@@ -66,6 +68,8 @@ class LadderRenderer:
         shown = [plural(count, kind) for kind, count in (self._count - self._left_out).items()]
         hidden = [plural(count, kind) for kind, count in self._left_out.items()]
         told = [f"{', '.join(shown)} shown"] if shown else []
+        if 0 < self._lost < (self._count - self._left_out).total():
+            told[0] += f", {self._lost:,} of them lost or not answered, which --lost shows alone"
         told += [f"not shown, to one socket only: {', '.join(hidden)}"] if hidden else []
         self._write(["; ".join(told) or nothing])
 
@@ -78,7 +82,7 @@ class LadderRenderer:
     def _lines(self, way: Way) -> list[str]:
         palette = self._palette
         verdict = _verdict(way)
-        if way.answered is False or way.ended is not None:
+        if _is_lost(way):
             verdict = palette.paint(palette.error, verdict)
         elif way.answered:
             verdict = palette.paint(palette.good, verdict)
@@ -114,6 +118,10 @@ class LadderRenderer:
         left, arrow, right = (dst, "◀─", src) if is_reply else (src, "─▶", dst)
         colour = palette.server if is_reply else palette.client
         return palette.paint(colour, f"{escape(left):>{widest}} {arrow} {escape(right):<{widest}}")
+
+
+def _is_lost(way: Way) -> bool:
+    return way.answered is False or way.ended is not None
 
 
 @lru_cache(_REMEMBERED)

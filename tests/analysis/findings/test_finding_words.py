@@ -229,7 +229,7 @@ def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
     ("name", "words"),
     [
         ("rec_third_of_a_pair", "comes to the PAIR socket at 127.0.0.1:"),
-        ("bad_http_on_zmq_port", 'its octets begin "GET / HTTP/1.1", from 127.0.0.1:'),
+        ("bad_http_on_zmq_port", "from 127.0.0.1:50110 to 127.0.0.1:22531: the client speaks HTTP instead of ZMTP"),
     ],
 )
 def test_violations_say_who_and_with_whom(name: str, words: str) -> None:
@@ -335,6 +335,16 @@ def test_sockets_that_do_not_fit_are_told_where_nothing_stops_them() -> None:
     (finding,) = (one for one in findings if one.code == "sockets-mismatched")
     assert "PUSH may not talk to PUB" in finding.summary + finding.known
     assert finding.certainty == "certain"
+
+
+@pytest.mark.parametrize(
+    "name", ["rec_request_to_pull", "sec_types_push_pub", "sec_mismatch_null_curve", "sec_curve_keys"]
+)
+def test_how_a_refusal_is_known_is_not_what_is_wrong_once_more(name: str) -> None:
+    suffix = "pcapng" if name == "sec_curve_keys" else "pcap"
+    (found,) = diagnose(FIXTURES / f"{name}.{suffix}")
+    assert found.known
+    assert found.known not in found.summary
 
 
 def test_what_each_peer_of_a_socket_did_is_told() -> None:

@@ -113,6 +113,7 @@ def test_groups_match_as_a_whole(group: bytes, suggestion: str | None, summary: 
     (found,) = [one for one in diagnosis.findings() if one.code == "subscription-unmatched"]
     assert (found.suggestion, found.severity) == (suggestion, "warning" if suggestion else "note")
     assert found.summary == f"10.9.1.3:43983 got nothing: {summary}"
+    assert f'none of which is of the group "{group.decode()}"' in found.known
 
 
 def test_a_proxy_gets_each_topic_from_those_who_publish_it() -> None:

@@ -31,7 +31,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
-from zmtpsniff.words.counts import again, often
+from zmtpsniff.words.counts import again, often, plural
 from zmtpsniff.words.durations import about
 
 _CUTS = frozenset({"truncated-frame", "truncated-message"})
@@ -115,16 +115,18 @@ class Closings(Inquiry):
         closed = self._unsent.at((host_of(closer.address), host_of(other.address)))
         closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
         closed.other = other.address
-        lasted, asked = about(stall.until_ns - stall.since_ns), often(stall.attempts)
+        lasted, probes = about(stall.until_ns - stall.since_ns), plural(stall.attempts, "probe")
         if had_room:
             closed.how = "before its last octets were acknowledged"
-            closed.detail = f"it sent them again, {asked} in {lasted}, and then it closed"
+            closed.detail = f"it sent them again, {often(stall.attempts)} in {lasted}, and then it closed"
         elif stall.is_open:
             closed.how = f"in the middle of a message that {other.address} was sending"
-            closed.detail = f"it had had no room for {lasted} before, and was asked for it {asked}"
+            closed.detail = f"its TCP window had been closed for {lasted}, and {probes} did not open it"
         else:
             closed.how = f"while {stall.sender if by_receiver else 'it'} waited to send more"
-            closed.detail = f"{stall.receiver} had had no room for {lasted}, and was asked for it {asked}"
+            closed.detail = (
+                f"the TCP window of {stall.receiver} had been closed for {lasted}, and {probes} did not open it"
+            )
         closed.is_note = had_room or (by_receiver and closer.socket_type not in _WORKERS)
         closed.seen.add(event.end_ns, stall.packet, event.flow)
         if by_receiver and not closed.is_note:

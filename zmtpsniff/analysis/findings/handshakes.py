@@ -75,6 +75,15 @@ _CURVE_ADVICE = (
     "(ZMQ_CURVE_PUBLICKEY, ZMQ_CURVE_SECRETKEY). The handler's log says which rule refused it."
 )
 _TOLD = frozenset({"HELLO", "WELCOME", "INITIATE", "READY"})  # commands that show how far a handshake came
+# How it is known what the summary has told already.
+_KNOWN: dict[tuple[str, Certainty], str] = {
+    ("mechanisms-differ", "likely"): "libzmq closes a connection in this way if the peer's mechanism is not its own",
+    (
+        "sockets-mismatched",
+        "likely",
+    ): "libzmq closes a connection in this way if the peer's type may not talk to its own",
+    ("sockets-mismatched", "certain"): "both sockets announce their types",
+}
 # Problems that say why a handshake fails, each with its finding.
 _CAUSES = {
     "mechanism-mismatch": "mechanisms-differ",
@@ -381,10 +390,9 @@ class Handshakes(Inquiry):
                 summary, advice = self._refusal_words(host, server, failures)
             elif failures.refusal:
                 summary, advice = failures.refusal, _OLD_ADVICE
-            elif code == "mechanisms-differ":
-                summary = self._mechanism_words(host, server, failures)
             else:
                 summary = self._failure_words(code, host, server, failures)
+                known = _KNOWN.get((code, failures.certainty), known)
             severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
             yield Claim(code, summary + repeated, known, seen, [server], severity, failures.certainty, advice=advice)
         explained = Counter[tuple[str, str]]()
@@ -403,7 +411,7 @@ class Handshakes(Inquiry):
         for version, old in self._old.items():
             speak = "speaks" if len(old.names) == 1 else "speak"
             words = f"{listed(old.names)} {speak} ZMTP {version}"
-            yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
+            yield Claim("version-old", words, "the greetings say so", old.seen, old.names)
 
     def _refusal_words(self, host: str, server: str, failures: _Failures) -> tuple[str, str | None]:
         """The reason of a server's refusal, and the advice. The capture may have only the server's side."""
@@ -423,8 +431,10 @@ class Handshakes(Inquiry):
         return f"{host} and {server} want different security mechanisms: {listed(wanted)} and {listed(offered)}"
 
     def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
+        if code == "mechanisms-differ":
+            return self._mechanism_words(host, server, failures)
         if code == "server-key-wrong":
-            return f"{host} has another public key of {server} than {server} itself"
+            return f"{host} connects to {server} with a server key that is not the key of {server}"
         if code == "sockets-mismatched":
             return f"{host} connects to {server}, but {next(iter(failures.details))}"
         return f"{host} cannot connect to {server}: {next(iter(failures.details))}"

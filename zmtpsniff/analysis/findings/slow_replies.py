@@ -1,6 +1,6 @@
 """Replies of a service that come late: replies-slow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 
 from dissectors.events import Severity
 from zmtpsniff.analysis.findings.exchanges import SEALED, ServiceCount, SlowReply
@@ -72,9 +72,10 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         summary = f"{_slow(address, advice)}: {half}, the slowest {about(latencies.maximum)}"
     else:
         summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
-        few = max(latencies.above(slow_ns), len(slowest)) < FEW_SLOW * latencies.count
+        seen.count = max(latencies.above(slow_ns), len(slowest))
+        few = seen.count < FEW_SLOW * latencies.count
         severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
-    known = f"from the request to its reply, as captured{where}{service.doubt}"
+    known = f"from the request to its reply, as captured{where}{service.doubt}{in_order(slowest)}"
     certainty: Certainty = "likely" if service.by_turns or service.is_sealed else "certain"
     yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
 
@@ -100,13 +101,19 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             "replies-slow",
             f"{_slow(address, advice)}: half of its {plural(worker.latencies.count, 'reply')} took over "
             f"{about(median_ns)}, those of others that do the same under {about(max(others_ns, 1))}",
-            f"from the request to its reply, as captured{where}; one socket gives all of them requests{sealed}",
+            f"from the request to its reply, as captured{where}; one socket gives all of them requests{sealed}"
+            f"{in_order(slowest)}",
             Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
             [address],
             certainty="likely" if sealed else "certain",
             advice=advice,
             subject=address,
         )
+
+
+def in_order(slowest: Sized) -> str:
+    """Says how the packets of slow messages are sorted, if there are several."""
+    return "; the slowest stands first" if len(slowest) > 1 else ""
 
 
 def _slow(address: str, advice: str | None) -> str:
@@ -120,7 +127,7 @@ def _slowest(latencies: Sketch, slow_ns: int) -> str:
     if latencies.count >= MANY:
         return (
             f"the slowest of {latencies.count:,} took {slowest}, 1 in 100 over {about(latencies.percentile(99))}, "
-            f"half of them under {about(max(latencies.percentile(50), 1))}"
+            f"half of all under {about(max(latencies.percentile(50), 1))}"
         )
     late = max(latencies.above(slow_ns), 1)
     others = about(max(latencies.percentile(100 * (latencies.count - late) // latencies.count), 1))

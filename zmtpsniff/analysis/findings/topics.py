@@ -403,6 +403,10 @@ _MISSED_ADVICE = (
 _RARE_ADVICE = (
     "Nothing, if there was no such news yet. Else correct the topic: each octet of it counts, from the first on."
 )
+_GROUP_ADVICE = (
+    "Correct the group. RADIO and DISH must name the same one, octet by octet: upper and lower case, blanks and "
+    "separators count."
+)
 _WAITING_ADVICE = "Nothing, if there was no news. Else look at the publisher, or at what should publish through it."
 
 
@@ -411,8 +415,10 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     addresses = dict.fromkeys(suspect.address for suspect in suspects)
     publisher = suspects[0].publisher
     topics = list(dict.fromkeys(publisher.name(suspect.topic) for suspect in suspects))
-    noun = "group" if publisher.has_groups else "topic"
-    named = f"the {noun}{'s' if len(topics) > 1 else ''} {listed(quoted(topic) for topic in topics)}"
+    noun, every = ("group", '""') if publisher.has_groups else ("topic", '"" (everything)')
+    named = (
+        f"the {noun}{'s' if len(topics) > 1 else ''} {listed(quoted(topic) if topic else every for topic in topics)}"
+    )
     waited = about(max(suspect.waited_ns for suspect in suspects))
     who = f"{listed(addresses)} got nothing"
     what = f"{who} of {named} in {waited}{'' if got_nothing else f', though others of its {noun}s match'}"
@@ -435,8 +441,11 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
         if got_nothing and len(topics) == 1:
             what = f"{who}: no message matches its {noun} {quoted(topics[0])}"
         certainty, advice = "possible", None if got_nothing or near is not None else _RARE_ADVICE
+        if publisher.has_groups and advice is None:
+            advice = _GROUP_ADVICE
+        matches = "is of the group" if publisher.has_groups else "begins with"
         known = (
-            f"{server} sent {copies}{whom} meanwhile, none of which begins with "
+            f"{server} sent {copies}{whom} meanwhile, none of which {matches} "
             f"{listed((quoted(topic) for topic in topics), 1)}; {they_got} {listed(_examples(publisher))}"
         )
         if near is not None:

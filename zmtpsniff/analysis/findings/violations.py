@@ -156,7 +156,7 @@ class Violations(Inquiry):
         alone = ((key[:2], breach) for key, breach in self._breaches.items() if services[key[:2]] <= _MOST_SERVICES)
         for (code, severity), breach in (*together.items(), *alone):
             often = again(breach.seen.count)
-            where = ""
+            who = where = ""
             told = self._without_delimiter(breach) if code == "no-delimiter" else None
             origin = self._relays.origin(*breach.first)
             if (
@@ -165,7 +165,7 @@ class Violations(Inquiry):
                 and not any(end in breach.detail for place in breach.places for end in place)
             ):
                 senders, receivers = (_names(place[side] for place in breach.places) for side in (0, 1))
-                where = f", from {listed(senders)} to {listed(receivers)}"
+                who = f"from {listed(senders)} to {listed(receivers)}: "
             endpoints = [end for place in breach.places for end in place]
             if origin:
                 where += f"; {origin} sent it first, and brokers passed it on"
@@ -184,7 +184,7 @@ class Violations(Inquiry):
             kind = PROBLEMS.get(code)
             yield Claim(
                 "protocol-violated",
-                f"{told or breach.detail}{where}{often}",
+                f"{who}{told or breach.detail}{where}{often}",
                 f"problem {code}: {kind.meaning.rstrip('.')}" if kind is not None else f"problem {code}",
                 breach.seen,
                 endpoints,
