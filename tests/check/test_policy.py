@@ -170,7 +170,7 @@ def test_a_mistake_ends_the_program_with_2_and_one_line(tmp_path: Path, data: by
     [
         ([], "CAPTURE"),
         (["a.pcap"], "--policy"),
-        (["a.pcap", "--policy", "no-such.toml"], "no-such.toml: No such file"),
+        (["a.pcap", "--policy", "no-such.toml"], "zmtpsniff: no-such.toml: No such file"),
         (["a.pcap", "--policy", "."], "directory"),
         (["no-such.pcap", "--include", "protocol"], "no-such.pcap"),
         (["a.pcap", "--include", "protocl"], "did you mean 'protocol'"),

@@ -41,6 +41,8 @@ def test_command(tmp_path: Path) -> None:
     assert "22 messages" in tree.xpath("//header")[0].text_content()
     assert tree.xpath("//table[@data-name='pairs']//td[2]/a/text()") == ["127.0.0.1:5572", "127.0.0.1:5573"]
     assert tree.xpath("//table[@data-name='latency']//td[2]/text()") == ["10", "5", "5"]
+    peer_titles = tree.xpath("//table[@data-name='peers']//th/text()")
+    assert peer_titles[:4] == ["Peer", "Of the socket", "Role", "Taken"], "no column for programs, which no file has"
     rungs = [" ".join(rung.text_content().split()) for rung in tree.xpath("//*[@class='rung message from-client']")]
     assert any('REQ "" "request" "a 0"' in rung for rung in rungs)
 

@@ -35,6 +35,8 @@ def read_policy(name: str) -> list[Rule]:
     try:
         with naming(name, PolicyError), open(name, "rb") as file:
             data = file.read(_MOST_OCTETS + 1)
+    except PolicyError:
+        raise
     except ValueError as error:  # a name that no file can have
         raise PolicyError(f"{name!r}: {error}") from error
     if len(data) > _MOST_OCTETS:

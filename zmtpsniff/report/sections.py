@@ -91,7 +91,8 @@ def headline(total: ReportTotal) -> list[str]:
 def sections(results: Results, more: str = "…") -> list[Section]:
     """The sections that have rows. ``more`` marks the end of a topic that is cut."""
     figures = [one for one in PEER_FIGURES if any(getattr(row, one.field) for row in results.peers)]
-    peer_titles = "|".join(("Peer|Of the socket|Role|Program", *(f">{one.title}" for one in figures)))
+    programs = any(row.process for row in results.peers)  # known of live traffic
+    titles = ["Peer", "Of the socket", "Role", *["Program"] * programs, *(f">{one.title}" for one in figures)]
 
     def made(name: str, title: str, titles: str, rows: Sequence[_Row], cells: Callable[[_Row], _Cells]) -> Section:
         left = results.more(rows[0]) if rows else 0
@@ -100,12 +101,12 @@ def sections(results: Results, more: str = "…") -> list[Section]:
 
     every = [
         made("findings", "Findings", "Finding|>Count|What|What to do|How it is known", results.findings, _finding),
-        made("ways", "Slowest and lost", "Way|Begin|>Took|>Legs|From|Most of its time, or its end", results.ways, _way),
+        made("ways", "Slowest and lost", "Way|>Took|Most of its time, or its end|From|Begin|>Legs", results.ways, _way),
         made("pairs", "Who talks to whom",
              "Client|Server|Sockets|>Connections|>Open|>To server|>From server|>Octets|Problems", results.pairs, _pair),
         made("sockets", "Bound sockets", "Socket bound at|Type|Their types|Protocol|>Peers|>Open|>In|>Out",
              results.sockets, _socket),
-        made("peers", "Work of each peer", peer_titles, results.peers, partial(_peer, figures)),
+        made("peers", "Work of each peer", "|".join(titles), results.peers, partial(_peer, figures, programs)),
         made("queues", "Queues",
              "Program that passes on|>Taken|>Passed on|>Ended there|>Queue at most|When|>In the end",
              results.queues, _queue),
@@ -200,7 +201,7 @@ def _way(way: Way) -> _Cells:
     kind = Cell(f"{way.kind}, lost" if is_lost else way.kind, severity="error" if is_lost else None)
     took = _span(None if is_lost else lasted_ns(way))
     places = Cell("\n".join(way_words(way)[1:]))
-    return kind, _time(way.time_ns), took, _count(len(way.legs)), _text(way.legs[0].src), places
+    return kind, took, places, _text(way.legs[0].src), _time(way.time_ns), _count(len(way.legs))
 
 
 def _pair(row: ReportPair) -> _Cells:
@@ -222,9 +223,9 @@ def _kinds(counts: dict[str, int]) -> Cell:
     return Cell("\n".join(f"{escape(name)} {count:,}" for name, count in counts.items()))
 
 
-def _peer(figures: Sequence[PeerFigure], row: ReportPeer) -> _Cells:
+def _peer(figures: Sequence[PeerFigure], programs: bool, row: ReportPeer) -> _Cells:
     values = [(getattr(row, one.field) or 0, one.kind) for one in figures]
-    names = (_text(row.peer), _service(row.service), _text(row.role), Cell(program(row.process)))
+    names = (_text(row.peer), _service(row.service), _text(row.role), *[Cell(program(row.process))] * programs)
     return *names, *(Cell(figure(value, kind), value) for value, kind in values)
 
 
