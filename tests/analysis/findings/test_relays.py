@@ -15,6 +15,7 @@ from dissectors.events import Capture, Message, Payload, Problem
 from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
 from tests.analysis.ways.scenes import Scene
 from tests.analysis.ways.test_envelopes import over_websockets
+from tests.support.mirror_port import through_queues
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
@@ -95,6 +96,17 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     socket_at = save_on_one_host(load(SYSTEMS / f"{name}.pcap.gz"), path)
     found = {(one.code, socket_at[one.endpoints[0]]) for one in diagnose(path) if one.severity != "note"}
     assert found == ({FAULTS[name]} if name in FAULTS else set())
+
+
+@pytest.mark.parametrize("interval_us", [100, 500])
+@pytest.mark.parametrize("name", [*(name for name, (_, at) in FAULTS.items() if at[:4] != "127."), "healthy_service"])
+def test_packets_that_overtake_others_in_a_network_card_accuse_nobody_else(
+    name: str, interval_us: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "mirrored.pcap"
+    save(path, through_queues(load(SYSTEMS / f"{name}.pcap.gz"), interval_us * 1000))
+    found = {one.endpoints[0] for one in diagnose(path) if one.severity != "note"}
+    assert found <= ({FAULTS[name][1]} if name in FAULTS else set())
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5"])

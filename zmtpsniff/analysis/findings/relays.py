@@ -130,8 +130,6 @@ class Relays(Inquiry):
         # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
-        # By program and contents: publications that it sent before it took them. Where clocks differ, it may seem so.
-        self._sent_first: Ledger[tuple[str, int], int] = Ledger(int)
         self._is_cut = False  # packets lack their last octets
 
     def know_processes(self, process_of: ProcessOf) -> None:
@@ -331,12 +329,10 @@ class Relays(Inquiry):
 
     def _count_publication(self, way: OpenWay) -> None:
         """Note at each proxy on the way of a publication whether it passed the publication on."""
-        if self.passes_on(way.first.src):
-            self._sent_first[self._content(way.first.src, way.first)] += 1
         for hop in way.hops:
             if not self.passes_on(hop.dst) or self._ways.endings.hides_next(hop):
                 continue
-            if hop.is_passed_on or not (self._was_sent_first(hop) or self._has_lost_subscriber(hop)):
+            if hop.is_passed_on or not self._has_lost_subscriber(hop):
                 self._place(hop.dst).publish(hop)
 
     def _may_hide_others(self, one: Passage) -> bool:
@@ -377,18 +373,6 @@ class Relays(Inquiry):
         held_by = self._places.get(self._ways.programs[last.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
-
-    def _content(self, address: str, hop: Hop) -> tuple[str, int]:
-        """The program of a socket, and the hash of the frames of a publication."""
-        return self._ways.programs[address].sockets[0], hop.contents
-
-    def _was_sent_first(self, taken: Hop) -> bool:
-        """Whether a program sent a publication before it took it, as it seems. Each that it sent counts once."""
-        content = self._content(taken.dst, taken)
-        left = self._sent_first.pop(content, 0)
-        if left > 1:
-            self._sent_first[content] = left - 1
-        return left > 0
 
     def _has_lost_subscriber(self, taken: Hop) -> bool:
         """Whether a subscriber left a proxy just before a publication came there: no other one may have wanted that."""

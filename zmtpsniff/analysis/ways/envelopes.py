@@ -47,6 +47,7 @@ _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so 
 _WAITING = 1024  # legs that wait for their id to be known
 _PAST = 4096  # ids that are remembered of connections that are over
 _POSSIBLE = 65_536  # ids that several connections may have
+_EARLY_NS = 10_000_000  # packets overtake others by less than that, in a network card with several queues
 
 
 class Join(msgspec.Struct, gc=False):
@@ -330,19 +331,45 @@ class Envelopes:
             return False
         return not any(one.is_back for one in self._waiting[-1].options)
 
+    def early_leg(self, hop: Hop) -> tuple[Hop, Join] | None:
+        """The leg in which a broker seems to have passed a message on before it took that; None if there is none.
+
+        Packets that overtake others make it look so. That leg begins a way, or is joined to one leg too early.
+        """
+        alike = self._held[hop.held_as] if hop.held_as is not None else ()
+        if len(alike) == 1:
+            return None  # the message itself, as nearly always
+        for one in alike:
+            if _sender_took(hop, one) and 0 <= hop.time_ns - one.time_ns <= _EARLY_NS and self._has_no_place(one, hop):
+                join = self._option(one, hop, _EARLY_NS)
+                if join is not None and join.is_known:
+                    return one, join
+        return None
+
+    def _has_no_place(self, early: Hop, hop: Hop) -> bool:
+        """Whether a leg begins a way, or seems to come of a message from which this one, its original, comes."""
+        before = early.before
+        if before is None:
+            return early is early.way.first
+        return (
+            hop is hop.way.last and hop.before is None and _sender_took(before, hop) and self.can_pass_on(hop, before)
+        )
+
     def can_pass_on(self, hop: Hop, before: Hop) -> bool:
         """Whether a message may be the earlier one, passed on: with the id of its connection in front, or without."""
         return self._option(hop, before) is not None
 
-    def _option(self, hop: Hop, before: Hop) -> Join | None:
+    def _option(self, hop: Hop, before: Hop, early_ns: int = 0) -> Join | None:
         """The join of a message to an earlier one, with the id that the connection would have; None if it is none.
+
+        The earlier one may stand up to ``early_ns`` behind it.
 
         A request has more frames than the one before, with the id in front. A reply has fewer, without it. As many
         frames have the two if a name of the receiver stood where the id of the sender stands.
         """
         frames = hop.frames
         extra = len(frames) - len(before.frames)
-        if before.flow == hop.flow or before.time_ns > hop.time_ns or before.stream.sends != "request":
+        if before.flow == hop.flow or before.time_ns > hop.time_ns + early_ns or before.stream.sends != "request":
             return None
         if not extra:
             return self._readdressed(hop, before)
@@ -502,6 +529,14 @@ def _may_be_router(kind: str, hop: Hop, before: Hop) -> bool:
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
     """The frames in front of the delimiter, which brokers keep; none if there is no delimiter."""
     return frames[: frames.index(b"")] if b"" in frames else ()
+
+
+def is_early_reply(early: Hop, hop: Hop) -> bool:
+    """Whether a broker passed a reply back as ``early``, in a packet that came here shortly before that of the reply."""
+    is_other = early.reply and early is not hop and early is not hop.before and early.flow != hop.flow
+    if not is_other or not 0 <= hop.time_ns - early.time_ns <= _EARLY_NS:
+        return False
+    return _sender_took(hop, early) and early.frames[-1:] == hop.frames[-1:]
 
 
 def _sender_took(before: Hop, hop: Hop) -> bool:

@@ -7,6 +7,7 @@ which the capture has no other copy.
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -27,10 +28,19 @@ class _Text(msgspec.Struct, eq=False):
     # The first copies of the last publications.
     firsts: deque[Hop] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST))
     reached: dict[int, int] = {}  # by connection: the number of the last publication that came there
+    originals: int = 0  # of the publications, if the sender is a proxy: so many came behind their first copies
 
     def awaits(self, flow: int, since_ns: int) -> bool:
         """Whether a connection lacks a copy of the last publication, of which another one had a copy before then."""
         return bool(self.firsts) and self.firsts[-1].time_ns < since_ns and self.reached.get(flow, -1) < self.count - 1
+
+    def has_copy_of(self, original: Hop) -> bool:
+        """Whether the sender, a proxy, sent a copy of a publication shortly before it took that."""
+        has_copy = self.originals < self.count and bool(self.firsts)
+        if not has_copy or original.time_ns - self.firsts[-1].time_ns > _LATE_NS:
+            return False
+        self.originals += 1
+        return True
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication of which a message is one more copy; None if it is the first."""
@@ -78,6 +88,12 @@ class FirstCopies:
         """
         text = self._texts.get(_key(hop))
         return text is not None and text.awaits(hop.flow, since_ns)
+
+    def has_copy_of(self, original: Hop, sockets: Iterable[str]) -> bool:
+        """Whether a proxy with these sockets sent a copy of a publication shortly before it took that."""
+        contents = hash(tuple(original.frames))
+        texts = [self._texts.get((socket, contents)) for socket in sockets]
+        return any(text is not None and text.has_copy_of(original) for text in texts)
 
 
 def _key(hop: Hop) -> tuple[str, int]:

@@ -229,7 +229,6 @@ class Hop(msgspec.Struct, eq=False):
     busy_until_ns: int = 0  # its sender worked on other messages until then
     free_ns: int = -1  # of a service with a worker for each connection: this worker worked on others until then
     tokens_: frozenset[bytes] | None = None  # the cache of ``tokens``
-    contents_: int = 0  # ``contents`` of a publication that is over, and has dropped its frames
 
     @property
     def leg(self) -> Leg:
@@ -292,11 +291,6 @@ class Hop(msgspec.Struct, eq=False):
         The programs that take or pass on such a publication do not work on the request.
         """
         return self.stream.sends == "publication" and self.way.kind == "request"
-
-    @property
-    def contents(self) -> int:
-        """The hash of all frames of a publication."""
-        return hash(tuple(self.frames)) if self.frames else self.contents_
 
     @property
     def is_work(self) -> bool:
@@ -499,6 +493,14 @@ class OpenWay(msgspec.Struct, eq=False):
         self.hops.append(hop)
         if hop.time_ns > self.last_ns:
             self.last_ns = hop.time_ns
+
+    def put_between(self, hop: Hop, before: Hop, after: Hop) -> None:
+        """Add a message, the only one of another way, between two messages of this way."""
+        hop.way.drop()
+        hop.way, hop.before, hop.joined, hop.certain = self, before, after.joined, after.certain
+        after.before = hop
+        if not self.is_told:
+            self.hops.insert(self.hops.index(after), hop)
 
     def join_copy(self, hop: Hop, first: Hop) -> None:
         """Add the copy of the publication ``first`` that its publisher sends to one more subscriber."""

@@ -62,7 +62,7 @@ from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
-from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages, Join
+from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages, Join, is_early_reply
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Stream
@@ -348,8 +348,6 @@ class Ways:
         if not hop.answered:
             hop.stream.unanswered.pop(hop, None)
         self._answerable.pop((hop.flow, hop.packet, hop.part), None)
-        if hop.way.kind == "publication":
-            hop.contents_ = hop.contents
         hop.frames = ()
 
     # ------------------------------------------------------------------ messages
@@ -467,9 +465,12 @@ class Ways:
 
     def _is_answered_by(self, hop: Hop) -> bool:
         """Whether a message is the reply that the first sender of its way waits for, and ways are told so early."""
-        first = hop.way.first
-        is_back = hop.reply and hop.flow == first.flow and not self._in_order
-        return is_back and not self._may_be_passed_back(first)
+        first, before = hop.way.first, hop.before
+        if self._in_order or not hop.reply or hop.flow != first.flow or before is None:
+            return False
+        lacks_leg = before.stream.dst_host != hop.stream.src_host or (before is first and first.is_passed_on)
+        # The reply that the broker passes back may have overtaken the one that the broker took.
+        return not lacks_leg and not self._may_be_passed_back(first)
 
     def _may_be_passed_back(self, first: Hop) -> bool:
         """Whether a broker sent a request with the envelope of one that nobody saw, and may pass its reply back."""
@@ -488,6 +489,9 @@ class Ways:
             before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
         else:
             self._begin_publication(hop)
+        proxy = self.programs.get(hop.dst)
+        if proxy is not None and len(proxy.sockets) > 1 and self._first_copies.has_copy_of(hop, proxy.sockets):
+            hop.is_passed_on = True
         self._held.add(hop)
 
     def _note_publisher(self, passed_on: Hop) -> None:
@@ -603,6 +607,10 @@ class Ways:
                 self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
+        if hop.reply:
+            self._put_before_early_reply(hop)
+        elif (early := self._envelopes.early_leg(hop)) is not None:
+            self._join_early_leg(hop, *early)
         if not hop.reply and not hop.is_signal:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
@@ -752,6 +760,33 @@ class Ways:
             hop.reply = join.is_back
             if not (join.is_back or hop.answered):
                 self._note_dispatch(hop, join.routing_id)
+
+    def _join_early_leg(self, hop: Hop, early: Hop, join: Join) -> None:
+        """A broker passed a message on, in a packet that came here before that of the message itself."""
+        before = early.before
+        if before is not None:
+            early.way.put_between(hop, before, early)
+            self._note_dispatch(hop, early.routing_id)
+        self._join_waiting_leg(early, join)
+
+    def _put_before_early_reply(self, hop: Hop) -> None:
+        """If a broker passed a reply back in a packet that came here before that of the reply itself: join the two.
+
+        Until now the broker seemed to have answered the request itself, or to pass back the reply before that one.
+        """
+        hops = hop.way.hops
+        last = hops[-2] if len(hops) > 1 and hops[-1] is hop else hop
+        if not last.reply or last is hop or last is hop.before or is_loopback(hop.src):
+            return  # as nearly always
+        early = next((one for one in hops if is_early_reply(one, hop)), None)
+        if early is None or early.before is None:
+            return
+        if early.before.reply:
+            hop.before = early.before
+        early.before, hop.is_passed_on = hop, True
+        self._held.remove(hop)
+        hops.pop()
+        hops.insert(hops.index(early), hop)
 
     def _put_before_reply(self, asked: Hop, way: OpenWay) -> None:
         """Make a way a piece of the way of the request ``asked``: its last message most likely led to the reply.
