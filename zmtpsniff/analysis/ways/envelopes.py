@@ -342,9 +342,18 @@ class Envelopes:
         for one in alike:
             if _sender_took(hop, one) and 0 <= hop.time_ns - one.time_ns <= _EARLY_NS and self._has_no_place(one, hop):
                 join = self._option(one, hop, _EARLY_NS)
-                if join is not None and join.is_known:
+                is_only = not any(other is not hop and _sender_took(other, one) for other in alike)
+                if join is not None and (join.is_known or (is_only and self._may_learn(one, join))):
                     return one, join
         return None
+
+    def _may_learn(self, hop: Hop, join: Join) -> bool:
+        """Whether a leg shows the id of a connection, since no other one may have it. Then it is known from now on."""
+        flows = {join.flow}
+        shows = join.is_whole and self.ids.narrow(hop.stream.src_host, join.routing_id, flows) == flows
+        if shows:
+            self._learn(hop, join)
+        return shows
 
     def _has_no_place(self, early: Hop, hop: Hop) -> bool:
         """Whether a leg begins a way, or seems to come of a message from which this one, its original, comes."""
@@ -532,7 +541,7 @@ def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
 
 
 def is_early_reply(early: Hop, hop: Hop) -> bool:
-    """Whether a broker passed a reply back as ``early``, in a packet that came here shortly before that of the reply."""
+    """Whether a broker passed a reply back as ``early``, whose packet came here shortly before that of the reply."""
     is_other = early.reply and early is not hop and early is not hop.before and early.flow != hop.flow
     if not is_other or not 0 <= hop.time_ns - early.time_ns <= _EARLY_NS:
         return False
