@@ -33,6 +33,14 @@ class BatchSide(NamedTuple):
     in_pairs: bool  # patterns pair its messages in columns
     has_patterns: bool  # nothing more can be said of what its messages mean to each other
 
+    def as_paired(self) -> "BatchSide":
+        """The same side, whose messages mean nothing more to each other."""
+        return self._replace(has_patterns=True)
+
+    def as_step(self) -> "BatchSide":
+        """The same side, whose messages are paired in a lock step."""
+        return self._replace(in_step=True, has_patterns=True)
+
 
 class MessageBatch:
     """Messages of several connections, in order: columns, and the octets of a block in which their frames are."""

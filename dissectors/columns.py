@@ -37,8 +37,9 @@ FRAME = Struct("=II")
 WAITING = Struct("=qqqqqIII4x")
 """A request that waits for its reply: a number for its envelope, packet, time, stream offset, the packet of the message
 that it forwards (0: none), its part, and the part and the flow of that message."""
-ENVELOPES, IN_TURN, STEPS = 1, 2, 3
-"""Kinds of connections whose messages are paired in columns: DEALER and ROUTER, those to a REP, a REQ to a ROUTER."""
+ENVELOPES, IN_TURN, STEPS, DIRECT_STEPS = 1, 2, 3, 4
+"""Kinds of connections whose messages are paired in columns: DEALER to ROUTER, any to REP, REQ to ROUTER, REQ to REP.
+"""
 TAKEN = Struct("=qq")
 """The number for an envelope, and how many of the requests with it have a reply, though nobody knows which."""
 ASKED = Struct("=qqI4x")

@@ -31,6 +31,7 @@ from tests.world.octets import message
 from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings import requests as requests_module
+from zmtpsniff.analysis.patterns import batch_parts as batch_parts_module
 from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.record_maker import report
@@ -59,7 +60,7 @@ BATCHES = Settings(batches=True)
 @pytest.fixture(name="both")
 def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
-    for module in (sniffer, jsonl, packets_module, patterns_module):
+    for module in (sniffer, jsonl, packets_module, patterns_module, batch_parts_module):
         monkeypatch.setattr(module, "core", both)
     for reader in (pcap, pcapng):
         monkeypatch.setattr(reader, "file_records", both)
@@ -140,6 +141,28 @@ def test_messages_behind_a_handshake_in_the_same_block_stay_in_columns(both: Bot
     events = events_of(given, Settings(batches=True, payload=False), len(given) // 2)
     assert both.messages == 50
     assert sum(len(event) for event in events if isinstance(event, MessageBatch)) == 50
+
+
+@pytest.mark.parametrize("odd", [False, True], ids=["in step", "asks twice"])
+def test_requests_behind_a_handshake_in_the_same_block_stay_in_columns(odd: bool, both: BothCores) -> None:
+    """Another connection cuts them into parts. Those behind a request that keeps no step come one by one."""
+    turns = [Piece(turn % 2, message(3, b"", b"%d" % turn)) for turn in range(60)]
+    if odd:
+        turns[40:40] = [Piece(0, message(3, b"", b"before the reply"))] * 2
+    asking = Conversation("asks at once", (*greetings(3, b"REQ", b"REP"), *turns))
+    other = Conversation("begins meanwhile", greetings(3, b"PUSH", b"PULL"))
+    given = packets(segments(asking), (1, 2), (40_000, 5555), 10**18, 10**5)
+    given += packets(segments(other), (3, 4), (40_000, 5556), 10**18 + 15 * 10**5, 2 * 10**5)
+    given.sort()
+    events = events_of(given, Settings(batches=True, payload=False), len(given) * 3 // 4)
+    batches = [event for event in events if isinstance(event, MessageBatch)]
+    replies = [one for batch in batches for one in batch.messages() if one.request is not None]
+    assert len(batches) > 3
+    assert 0 < len(replies) < 21 if odd else len(replies) == 30
+    one_by_one = records(Packets(given, len(given)), batches=False)
+    with pytest.MonkeyPatch.context() as plain:
+        plain.setattr(sniffer, "core", None)
+        assert records(Packets(given, len(given))) == one_by_one == records(Packets(given, 1))
 
 
 def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +308,8 @@ def test_a_long_message_of_many_frames_is_read_as_objects(size: int, both: BothC
 def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, shortest: int) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        modules = sniffer, jsonl, packets_module, statistics_module, patterns_module, requests_module
+        before, behind = (sniffer, jsonl, packets_module), (statistics_module, patterns_module, batch_parts_module)
+        modules = *before, *behind, requests_module
         for module in modules:
             monkeypatch.setattr(module, "core", None)
         expected = records(Packets(given, batch)), results(Packets(given, batch))

@@ -301,9 +301,9 @@ static PyObject *proxies;
 static void fuzz_pair(Span input, Span carried, PyObject *rows, PyObject *messages, Span frames, unsigned facts)
 {
     Span waiting = next_part(&input, sizeof(Waiting) * (facts & 3)), taken = next_part(&input, sizeof(Taken) * (facts & 1));
-    unsigned kind = 1 + facts % 3;
+    unsigned kind = 1 + facts % 5 % 4;
     PyObject *rest;
-    if (kind == STEPS)
+    if (kind >= STEPS)
         rest = Py_BuildValue("(ILILLLLLL)", facts >> 3 & 1, (long long)(facts >> 4 & 1), 1u, 0ll, 0ll, 0ll, 0ll, 0ll, 1000ll);
     else if (kind == IN_TURN)
         rest = Py_BuildValue("(ILNN)", facts >> 3 & 1, 1000ll, bytes_of(waiting), bytes_of((Span){NULL, 0}));

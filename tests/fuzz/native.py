@@ -20,7 +20,7 @@ LINKS = (101, 1, 0, 108, 113, 228, 229, 276, 147)
 PACKETS, PAYLOADS, FILES, COLUMNS = range(4)  # the first octet, modulo 4, says what the others are
 _PAUSE_NS = 60 * 10**9
 _HEADER = bytes.fromhex("45000000 00000000 40060000 0a000001 0a000001 00010002")
-_TEXTS = [(b",%d[" % number, b"]") for number in range(8)]
+_TEXTS = [(b",%d[" % number, b"]") for number in range(10)]
 
 
 def native(data: bytes) -> None:
@@ -168,7 +168,7 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
         rows += columns.ROW.pack(time_ns, 0, 0, 0, 1)
         messages += columns.MESSAGE.pack(
             number,
-            (facts + number) % 8,
+            (facts + number) % 10,
             number * (facts & 3),
             number,
             count,
@@ -192,6 +192,7 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
         (columns.ENVELOPES, 7, *ends, (facts & 1, facts & 2, facts & 3, 2, 2, b"", b"")),
         (columns.IN_TURN, 8, *ends, (facts >> 1 & 1, 10**9, b"", b"")),
         None if facts & 8 else (columns.STEPS, 9, *ends, (0, 0, 0, 0, 0, -1, -1, 0, 10**9)),
+        (columns.DIRECT_STEPS, 11, *ends, (1, 0, 0, 0, 0, -1, -1, 0, 10**9)),
         (columns.ENVELOPES, 10, *ends, (facts & 4, facts & 8, 2, 2, 2, b"", b"")),
     )
     while place < len(parts):
@@ -203,6 +204,6 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
             for flow, one in zip(flows, after, strict=True)
         )
         place += 1
-    sides = b"".join((facts >> side & 1 and 1 + side % 4).to_bytes(4, byteorder) for side in range(8))
+    sides = b"".join((facts >> side & 1 and 1 + side % 4).to_bytes(4, byteorder) for side in range(10))
     exchanges = [(b"", b"", b""), (bytes(24 * (facts % 65)), bytes(8), bytes(2 * columns.RHYTHM.size))]
     both.count_exchanges(bytes(messages), bytes(rows), facts, sides, exchanges)

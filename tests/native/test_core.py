@@ -340,10 +340,10 @@ ENDS = ("client", "server")
 
 
 def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], list[tuple[int, ...]]]:
-    """Pair messages (side, frames, how many of the other side's octets it had seen) of seven flows, with both cores.
+    """Pair messages (side, frames, how many of the other side's octets it had seen) of eight flows, with both cores.
 
-    Those are DEALER and ROUTER, two DEALERs, DEALER and REP, REQ and ROUTER, one that nobody wants, and two between
-    brokers. Where the cores stop, the message is passed over. Returns the results, and what was begun.
+    Those are DEALER and ROUTER, two DEALERs, DEALER and REP, REQ and ROUTER, one that nobody wants, two between
+    brokers, and REQ and REP. Where the cores stop, the message is passed over. Returns the results, and what was begun.
     """
     both, proxies = BothCores(), _Proxies()
     octets, frames, found = bytearray(), bytearray(), bytearray()
@@ -364,6 +364,7 @@ def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], 
         None,
         (columns.ENVELOPES, 6, *ENDS, (True, True, 2, 2, 2, b"", b"")),
         (columns.ENVELOPES, 7, *ENDS, (False, True, 3, 2, 2, b"", b"")),
+        (columns.DIRECT_STEPS, 8, *ENDS, (0, 0, 0, 0, 0, -1, -1, 0, 45)),
     ]
     place, results = 0, list[Any]()
     while place <= len(messages):
@@ -376,14 +377,14 @@ def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], 
                 *begin, rest = flows[number]
                 kind, (plain, named, *_) = begin[0], one
                 first_facts = (*rest[:3], plain, named) if kind == columns.ENVELOPES else rest[:2]
-                facts = (0, *one, 45) if kind == columns.STEPS else (*first_facts, *one[4:])
+                facts = (0, *one, 45) if kind in (columns.STEPS, columns.DIRECT_STEPS) else (*first_facts, *one[4:])
                 flows[number] = (*begin, facts)
         place += 1
     return results, proxies.begun
 
 
 @pytest.mark.hypothesis
-@given(st.lists(st.tuples(st.integers(0, 13), _FRAMES, st.integers(0, 300)), max_size=30))
+@given(st.lists(st.tuples(st.integers(0, 15), _FRAMES, st.integers(0, 300)), max_size=30))
 def test_requests_are_paired(messages: list[tuple[int, list[bytes], int]]) -> None:
     """Any messages of flows of each kind, those in between that are unusual passed over."""
     _exchange(messages)

@@ -2566,8 +2566,9 @@ static PyObject *count_exchanges(PyObject *Py_UNUSED(module), PyObject *argument
 #define LONGEST_IDENTITY 255
 #define OWN_IDENTITY 5 /* octets of one that libzmq makes: a zero and a counter of four */
 
-enum { NEITHER = 2 };                              /* of both sides */
-enum { ENVELOPES = 1, IN_TURN, STEPS };            /* of DEALER and ROUTER, to a REP, of a REQ to a ROUTER */
+enum { NEITHER = 2 }; /* of both sides */
+/* Of DEALER and ROUTER, to a REP, of a REQ to a ROUTER, of a REQ to a REP. */
+enum { ENVELOPES = 1, IN_TURN, STEPS, DIRECT_STEPS };
 
 /* A request that waits for its reply; Python has the same layout. */
 typedef struct {
@@ -2950,15 +2951,17 @@ static int pair_in_turn(Pairing *pairing, Requests *flow, Event *event)
     return relayed && !begin_reply(pairing, flow, event) ? -1 : 1;
 }
 
-/* A message of a REQ in lock step, or of the ROUTER that it asks, as LockStep. */
+/* A message of a REQ in lock step, or of the ROUTER or REP that it asks, as LockStep. */
 static int pair_step(const Pairing *pairing, Requests *flow, Event *event)
 {
     bool asks = event->side == flow->step.requester;
     Frame first = {0, (uint32_t)event->first.size};
-    if (!asks && event->message->frames > 3)
+    if (!asks && flow->kind == STEPS && event->message->frames > 3)
         return 0; /* a broker may give a job to a REQ */
     if (!keeps_step(&flow->step, event->side, &first, event->message, event->packet, event->time_ns))
         return 0;
+    if (flow->kind == DIRECT_STEPS)
+        return 1; /* a REP passes nothing on */
     if (asks)
         return begin(pairing, flow, event, true) ? 1 : -1;
     if (!pairing->has_replies)
@@ -2982,7 +2985,7 @@ static int pair_message(Pairing *pairing, Requests *flow, Message *message)
     event.envelope = (uint32_t)envelope;
     event.packet = (int64_t)columns->first_packet + message->row;
     event.time_ns = row.time_ns;
-    if (flow->kind == STEPS)
+    if (flow->kind >= STEPS)
         return pair_step(pairing, flow, &event);
     if (envelope > 1 && flow->pairs) {
         event.key = hash_of(columns, message, 0, event.envelope - 1);
@@ -3005,8 +3008,8 @@ static bool enter_waiting(PyObject *waiting, PyObject *taken, Requests *flow)
 
 /*
  * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, relays, routers, asker,
- * asker with identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS: as
- * enter_step().
+ * asker with identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS
+ * and DIRECT_STEPS: as enter_step().
  */
 static bool enter_requests(PyObject *facts, Requests *flow)
 {
@@ -3019,7 +3022,7 @@ static bool enter_requests(PyObject *facts, Requests *flow)
     flow->kind = kind;
     flow->flow = number;
     flow->pairs = true;
-    if (kind == STEPS)
+    if (kind == STEPS || kind == DIRECT_STEPS)
         return enter_step(rest, &flow->step);
     if (kind == IN_TURN) {
         if (!PyArg_ParseTuple(rest, "ILSS", &flow->askers[0], &timeout, &waiting, &taken))
@@ -3028,7 +3031,7 @@ static bool enter_requests(PyObject *facts, Requests *flow)
         return (timeout >= 0 || is_nonsense("one waits some time")) && enter_waiting(waiting, taken, flow);
     }
     if (kind != ENVELOPES)
-        return is_nonsense("there are three kinds of facts");
+        return is_nonsense("there are four kinds of facts");
     if (!PyArg_ParseTuple(rest, "ppIIISS", &pairs, &relays, &flow->routers, &flow->askers[0], &flow->askers[1],
                           &waiting, &taken))
         return false;
@@ -3041,7 +3044,7 @@ static PyObject *requests_facts(const Requests *flow)
 {
     if (!flow->is_touched)
         return Py_NewRef(Py_None);
-    if (flow->kind == STEPS)
+    if (flow->kind >= STEPS)
         return step_facts(&flow->step);
     return Py_BuildValue("(IIiiNN)", flow->askers[0], flow->askers[1], flow->asks_again, flow->has_answers,
                          as_bytes(&flow->waiting), as_bytes(&flow->taken));

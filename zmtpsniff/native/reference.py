@@ -12,7 +12,21 @@ from math import ceil, log
 from sys import byteorder
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dissectors.columns import ACKED, ASKED, FRAME, GONE, IN_TURN, MESSAGE, PAIRED, RHYTHM, ROW, STEPS, TAKEN, WAITING
+from dissectors.columns import (
+    ACKED,
+    ASKED,
+    DIRECT_STEPS,
+    FRAME,
+    GONE,
+    IN_TURN,
+    MESSAGE,
+    PAIRED,
+    RHYTHM,
+    ROW,
+    STEPS,
+    TAKEN,
+    WAITING,
+)
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.words import link_types
 
@@ -977,7 +991,7 @@ class SettledRequests:
         """A flow with the facts that pair() is given."""
         kind, flow, one, other, rest = facts
         found = cls(kind, flow, (one, other))
-        if kind == STEPS:
+        if kind in (STEPS, DIRECT_STEPS):
             found.step = SettledStep(*rest)
             return found
         if kind == IN_TURN:
@@ -1187,11 +1201,11 @@ def pair_in_turn(flow: SettledRequests, event: SettledEvent, announced: Containe
 
 
 def pair_step(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -> None:
-    """A message of a REQ in lock step, or of the ROUTER that it asks. Raises _OddError."""
+    """A message of a REQ in lock step, or of the ROUTER or REP that it asks. Raises _OddError."""
     step = flow.step
     assert step is not None
     asks = event.side == step.requester
-    if not asks and len(event.frames) > 3:
+    if not asks and flow.kind == STEPS and len(event.frames) > 3:
         raise _OddError
     found = keeps_step(
         step, event.side, [*map(len, event.frames)], event.offset, event.seen, event.part, event.packet, event.time_ns
@@ -1199,6 +1213,8 @@ def pair_step(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -
     event.envelope = 1
     if found[0]:
         event.request, event.request_part, event.latency = found
+    if flow.kind == DIRECT_STEPS:
+        return
     if asks:
         proxies.begin_place(hash(event.frames), flow.flow, event.packet, event.part, 1)
     elif proxies.has_replies:
@@ -1232,7 +1248,7 @@ def pair_message(
     event = SettledEvent(name % 2, frames, key, number + row, part, time_ns, offset, seen, before)
     event.request, event.request_part, event.latency, event.paired = request, request_part, latency, paired
     event.forwards = via_flow, via, via_part
-    if flow.kind == STEPS:
+    if flow.kind in (STEPS, DIRECT_STEPS):
         pair_step(flow, event, proxies)
     elif flow.kind == IN_TURN:
         pair_in_turn(flow, event, announced, proxies)

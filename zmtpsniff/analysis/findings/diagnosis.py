@@ -42,6 +42,7 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.causes import as_effect, excuse_where_unclear, excuse_who_waits, without_repeats
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
+from zmtpsniff.analysis.findings.counted_parts import CountedParts
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
@@ -158,11 +159,18 @@ class Diagnosis:
             return self._take_plain(events)
         rare = []
         begin = 0
+        counted = CountedParts(self._listeners, self._requests, self._relays.follows)
         for place, event in enumerate(events):
             if isinstance(event, MessageBatch):
-                rare += self._take_plain(events[begin:place])
-                rare += self._take_batch(event)
+                between = events[begin:place]
                 begin = place + 1
+                if between:
+                    if counted.concerns(between):
+                        counted.count()
+                    rare += self._take_plain(between)
+                if not counted.add(event):
+                    rare += self._take_batch(event)
+        counted.count()
         return rare + self._take_plain(events[begin:])
 
     def _follow_processes(self) -> None:

@@ -18,7 +18,7 @@ Invariant: outside *general*, at most one request waits, and all before it have 
 from typing import Any
 
 from dissectors.batches import DELIMITER_ONLY
-from dissectors.columns import STEPS
+from dissectors.columns import DIRECT_STEPS, STEPS
 from dissectors.events import Connection, Message
 from zmtpsniff.analysis.dossier import says_ready
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
@@ -124,11 +124,17 @@ class LockStep(Rules):
         return self._general is None and not self._is_reported and self._dispatched is None and not self._is_worker
 
     def pair_facts(self, client: str) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
-        """The same where proxies may pass on messages, with their kind, the flow, the client and its peer."""
-        if not (self.in_columns and self._asked_packet) or self._forwarding is None:
+        """The same also where proxies may pass on messages, with their kind, the flow, the client and its peer."""
+        is_direct = self._forwarding is None
+        if not (self.in_columns and (is_direct or self._asked_packet)):
             return None
         peer = self._replier if self._requester == client else self._requester
-        return STEPS, self._flow, client, peer, self._facts(client)
+        return DIRECT_STEPS if is_direct else STEPS, self._flow, client, peer, self._facts(client)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the REQ asks a REP, so that no proxy passes its messages on, and other connections do not matter."""
+        return self._forwarding is None
 
     def _facts(self, client: str) -> tuple[int, int, int, int, int, int, int, int, int]:
         return (

@@ -28,6 +28,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.interruptions import Interruptions
+from zmtpsniff.analysis.patterns.batch_parts import BatchParts, has_patterns
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Room, Rules
@@ -44,6 +45,7 @@ from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import is_due, later
 
 _SETTLE_NS = 1_000_000_000
+_IN_PAIRS = attrgetter("in_pairs")
 _NOTICES = frozenset(get_args(Notice))
 _EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
 _FEW_LOOKS, _PART_LOOKS = 8, 1 / 16  # of a batch: a connection with more closer looks is not paired in columns again
@@ -134,11 +136,9 @@ class Patterns:
 
     def _take_columns(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
         """Take a batch of messages. Returns it, with objects for those that patterns take one by one, and problems."""
-        if not all(side.has_patterns for side in batch.senders):
-            batch = batch.with_senders(list(map(self._as_known, batch.senders)))
-        few = _stays_in_few if any(side.in_pairs for side in batch.senders) else None
+        few = _stays_in_few if any(map(_IN_PAIRS, batch.senders)) else None
         found: list[AnyEvent | MessageBatch] = []
-        for part in batch.split(attrgetter("has_patterns"), SHORTEST_PAIRED, few):
+        for part in batch.split(has_patterns, SHORTEST_PAIRED, few):
             if isinstance(part, MessageBatch):
                 found += [part] if few is None else self._pair(part)
                 continue
@@ -147,12 +147,6 @@ class Patterns:
                 take(part)
             found += [part, *(problem for _, problem in self._problems.placed(0))]
         return found
-
-    def _as_known(self, side: BatchSide) -> BatchSide:
-        """A side of a batch as its flow is known now: when the batch was made, its handshake had not come here yet."""
-        if side.has_patterns:
-            return side
-        return side if self.wants(side.flow) else side._replace(has_patterns=True)
 
     def _pair(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
         """Pair the messages of a batch. Returns it, with objects for those that need a closer look, and problems."""
@@ -262,6 +256,8 @@ class Patterns:
         on_message, takers, problems, unseen = self._on_message, self._takers, self._problems, self._unseen
         place = passed = 0
         alone = None  # the flow of the messages before, if nothing takes those of this flow
+        plain = None  # the senders of a batch whose messages nothing takes
+        batch_parts = BatchParts(batch, self.wants, self.step, self._rulebook.forwarding)
         for event in batch:
             place += 1
             if unseen:
@@ -276,9 +272,12 @@ class Patterns:
                 take(event)
                 alone = None
             elif isinstance(event, MessageBatch):
-                parts = self._take_columns(event)
-                if parts != [event]:
-                    instead[id(event)] = parts
+                if event.senders is not plain:
+                    parts = self._take_columns(batch_parts.known(event, place - 1))
+                    if parts == [event]:
+                        plain = event.senders
+                    else:
+                        instead[id(event)] = parts
             else:
                 alone = None
                 is_notice = type(event) in _NOTICES
