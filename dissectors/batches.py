@@ -1,9 +1,9 @@
 """Messages in columns, without an object for each of them."""
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, compress, pairwise
+from itertools import chain, compress, groupby, pairwise
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -197,6 +197,13 @@ class MessageBatch:
         for sender, request, latency in zip(senders, numbers[REQUEST::LARGE], numbers[LATENCY::LARGE], strict=True):
             if request:
                 yield self.senders[sender], latency
+
+
+def joined_parts(parts: Iterable[MessageBatch]) -> Iterator[MessageBatch]:
+    """The messages of parts, those together that belong to one batch."""
+    for _, some in groupby(parts, lambda part: id(part.frames)):
+        first, *others = some
+        yield first.with_columns(b"".join([first.columns, *(part.columns for part in others)])) if others else first
 
 
 def has_batches(events: Sequence[object]) -> bool:

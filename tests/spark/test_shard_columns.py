@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,12 +22,14 @@ from tests.world.conversation import Conversation, Piece, greetings
 from tests.world.network import packets, segments
 from tests.world.octets import message
 from tests.world.tap import save_pcapng
+from zmtpsniff.analysis.patterns import batch_parts
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine import settled
 from zmtpsniff.spark import inputs, message_rows, shard
 from zmtpsniff.spark.open_states import STATES
 from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
+from zmtpsniff.spark.writer import DISORDER_NS
 
 CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
 
@@ -34,7 +37,7 @@ CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
 def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     """Have each call of the core run its specification, too, for each packet that it may take."""
     both = BothCores()
-    for module in (shard,):
+    for module in (shard, batch_parts):
         monkeypatch.setattr(module, "core", both)
     monkeypatch.setattr(message_rows, "functions", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
@@ -112,6 +115,33 @@ def test_files_have_the_same_rows_in_shards_of_any_number(
     without_core(monkeypatch)
     assert found == rows(files[files_of], tmp_path, **options)
     assert sum("messages" in row.split(" ", 1)[0] for row in found) in (0, 400, 800)
+
+
+@pytest.mark.parametrize("step_ns", [10**5, 2 * 10**7], ids=["busy", "quiet"])
+def test_rows_are_out_of_order_by_less_than_what_is_sorted(
+    tmp_path: Path, step_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a short connection stands between messages in columns. Of a block that lasts longer they are in order."""
+    monkeypatch.setattr(inputs, "_CHUNK", 8000)
+    pushes = [Piece(0, message(3, b"%d" % place)) for place in range(400)]
+    asks = [Piece(place % 2, message(3, b"", b"%d" % place)) for place in range(2)]
+    given = []
+    for number, pieces in enumerate(
+        ([*greetings(3, b"PUSH", b"PULL"), *pushes], [*greetings(3, b"REQ", b"REP"), *asks])
+    ):
+        sent = segments(Conversation("one of two", tuple(pieces)))
+        given += packets(sent, (1, 2), (40_000, 5555 + number), 10**18 + number * 300 * step_ns, step_ns)
+    path = save_pcapng(tmp_path / "two.pcapng", sorted(given))
+    task = ShardTask("series", ShardSpec(), [FileInfo(str(path), path.stat().st_size, 0)])
+    times = [
+        time_ns
+        for table, batch, _ in rows_of(Job(str(tmp_path), [], Options()), task, [])
+        if table == "messages"
+        for time_ns in batch.column("time_ns").to_pylist()
+    ]
+    assert len(times) == 402
+    back_ns = max(before - after for before, after in pairwise(times))
+    assert 0 < back_ns < DISORDER_NS if step_ns == 10**5 else back_ns <= 0
 
 
 @settings(max_examples=examples(20), deadline=None)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+_set = OrderedDict.__setitem__  # super() would make an entry dearer by a third, and there are many
 
 
 class Ledger(OrderedDict[Key, Value]):
@@ -24,7 +25,7 @@ class Ledger(OrderedDict[Key, Value]):
 
     def __setitem__(self, key: Key, entry: Value) -> None:
         """Remember an entry. One that is replaced is as old as before."""
-        super().__setitem__(key, entry)
+        _set(self, key, entry)
         if len(self) > self._limit:
             self.popitem(last=False)
 

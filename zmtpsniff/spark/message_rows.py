@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import MessageBatch
 from dissectors.columns import (
     COUNT,
     ENVELOPE,
@@ -74,6 +74,7 @@ class BatchOrigin(NamedTuple):
     file: int  # its number in the series
     numbers: bytes  # of the packets in the file: 8 octets for each row
     base: int | None  # so much more than in its row, each record begins in the file; None: there are no records
+    span_ns: int  # from the first packet to the last one
 
 
 class Messages:
@@ -92,8 +93,6 @@ class Messages:
         self.frames = OctetsBuilder(most)
         self.hashes: dict[int, bytes] = {}  # of bodies that are cut, by the numbers of messages
         self.relations = Relations()
-        self._coded: tuple[list[BatchSide], BatchOrigin] | None = None  # the senders of the last batch, and its origin
-        self._codes = b""  # of these senders
 
     def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
         """Take messages as they are."""
@@ -136,13 +135,16 @@ class Messages:
 
     def take_batch(self, batch: MessageBatch, origin: BatchOrigin, conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""
-        if (batch.senders, origin) != self._coded:
-            self._coded = batch.senders, origin
-            self._codes = array("i", [self._code(one, origin, conn_ids) for one in batch.senders]).tobytes()
+        codes = [
+            self.kinds[origin.file, conn_ids[one.flow], one.src, one.dst, one.socket_type, False, None, False, False]
+            if one.flow
+            else 0
+            for one in batch.senders
+        ]
         self.relations.take_batch(batch)
         found = functions.cells(
             batch.octets, batch.carried, batch.rows, origin.numbers, origin.base or 0, batch.columns, batch.frames,
-            self._codes, self.most,
+            array("i", codes).tobytes(), self.most,
         )  # fmt: skip
         times, packets, offsets, parts, all_codes, counts, lengths, octets = found
         if self.most and len(octets) >= self.most and np.frombuffer(lengths, np.int32).max() > self.most:
@@ -155,13 +157,6 @@ class Messages:
         self.counts.frombytes(counts)
         self.frames.lengths.frombytes(lengths)
         self.frames.parts.append(octets)
-
-    def _code(self, side: BatchSide, origin: BatchOrigin, conn_ids: Mapping[int, ConnectionId]) -> int:
-        """The code of the messages of a side of a batch."""
-        if not side.flow:
-            return 0
-        conn_id = conn_ids[side.flow]
-        return self.kinds[origin.file, conn_id, side.src, side.dst, side.socket_type, False, None, False, False]
 
     def _hash(self, message: Message) -> None:
         """Hash the body of the last message if it is whole: a row keeps only its first octets."""

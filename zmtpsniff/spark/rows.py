@@ -1,7 +1,7 @@
 """Turns events into Arrow record batches, a column at a time: of each event one value is picked for each column."""
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from dissectors.batches import MessageBatch
+from dissectors.batches import MessageBatch, joined_parts
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -55,6 +55,7 @@ from zmtpsniff.spark.tables import (
     PROPERTIES,
     field_columns,
 )
+from zmtpsniff.spark.writer import DISORDER_NS
 
 _PACKET_ENDINGS = tuple(f"_{name}" for name in PACKET_FIELDS)
 _PROPERTIES = SCHEMAS["commands"].field("properties").type
@@ -72,18 +73,35 @@ class Backlog:
         self.packets: dict[type, list[PacketName]] = {}  # of these
 
     def take(self, events: Iterable[AnyEvent], origin: RowOrigin, batch_origin: BatchOrigin | None = None) -> None:
-        """Take events; batches among them are of ``batch_origin``."""
-        for kind, some in groupby(events, type):
+        """Take events; batches among them are of ``batch_origin``.
+
+        Messages in columns come behind others, unless that puts rows out of order by so much that they are sorted.
+        """
+        in_order = batch_origin is not None and batch_origin.span_ns >= DISORDER_NS
+        for kind, some in _runs(events) if in_order else _by_kind(events).items():
             if kind is Message:
-                self.messages.take(some, origin)  # type: ignore[arg-type]
+                self.messages.take(some, origin)
             elif kind is MessageBatch:
-                for batch in some:
+                for batch in joined_parts(some):
                     self.messages.take_batch(batch, batch_origin, origin.conn_ids)  # type: ignore[arg-type]
             elif kind in _OWN:
-                found = list(some)
-                self.others.setdefault(kind, []).extend(found)
+                self.others.setdefault(kind, []).extend(some)
                 names = self.packets.setdefault(kind, [])
-                names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in found]
+                names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in some]
+
+
+def _runs(events: Iterable[Any]) -> Iterator[tuple[type, list[Any]]]:
+    """The events, those of one type that follow each other together."""
+    for kind, some in groupby(events, type):
+        yield kind, list(some)
+
+
+def _by_kind(events: Iterable[Any]) -> dict[type, list[Any]]:
+    """The events by their types."""
+    found: dict[type, list[Any]] = {}
+    for event in events:
+        found.setdefault(type(event), []).append(event)
+    return found
 
 
 class ReadFile(NamedTuple):
@@ -146,10 +164,10 @@ class Rows:
         columns = _OWN[kind][1](events, backlog.packets.pop(kind), origin)
         for name, sql, value_of in _FIELDS[kind]:
             if name in PACKET_FIELDS or name.endswith(_PACKET_ENDINGS):
-                packets = array("q", [value_of(event) or 0 for event in events])
+                packets = array("q", [value or 0 for value in map(value_of, events)])
                 columns |= packet_columns(name, packets, origin)
             elif name not in columns:
-                columns[name] = self._column(sql, [value_of(event) for event in events])
+                columns[name] = self._column(sql, [*map(value_of, events)])
         return columns
 
     def _column(self, sql: str, values: list[Any]) -> pa.Array | None:

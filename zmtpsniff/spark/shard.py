@@ -168,7 +168,10 @@ class Shard:
                     self._dissect(part, numbers[begin : begin + len(part)])
                 (at, count), *_ = runs
                 of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
-                yield from self._taken_events(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
+                begin_ns, end_ns = block.span_ns
+                yield from self._taken_events(
+                    BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base, end_ns - begin_ns)
+                )
         if skipped := self._decoder.skipped():
             max(self.captures).problems.update(dict.fromkeys(_problem(code, detail) for code, detail in skipped))
 

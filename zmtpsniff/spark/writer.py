@@ -19,8 +19,8 @@ from zmtpsniff.spark.tables import PARTITION
 # Numbers that grow from row to row, or nearly: their differences take a third of a dictionary's room, and less time.
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
 _ORDER = ("time_ns", "start_ns", "first_ns")  # rows of a series are sorted by the first that a table has
-# rows that are only so far out of order are not sorted: that would cost more than it brings
-_DISORDER_NS = 1_000_000_000
+DISORDER_NS = 1_000_000_000
+"""Rows that are less out of order are not sorted: that would cost more than it brings."""
 _GROUP_ROWS = 128 << 10
 _BATCH_ROWS = 16 << 10  # that are encoded at once: a sixteenth of them costs a tenth more
 _GROUP_OCTETS = 16 << 20
@@ -109,7 +109,7 @@ def _sorted(rows: pa.Table, order: str) -> pa.Table:
         keys = pa.table({"series": rows.column("series").cast(pa.string()), order: rows.column(order)})
         return rows.take(pc.sort_indices(keys, [("series", "ascending"), (order, "ascending")]))
     steps = pc.pairwise_diff(rows.column(order).combine_chunks())
-    return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < -_DISORDER_NS else rows
+    return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < -DISORDER_NS else rows
 
 
 class TableWriter:

@@ -6,7 +6,7 @@ at once: before an event of one of its connections comes, or another batch.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import BatchSide, MessageBatch, joined_parts
 from dissectors.events import AnyEvent
 from zmtpsniff.analysis.findings.inquiry import Listener
 from zmtpsniff.analysis.findings.requests import Requests
@@ -64,7 +64,6 @@ class CountedParts:
     def count(self) -> None:
         """Count the parts that wait."""
         if self._parts:
-            first, *others = self._parts
-            whole = first.with_columns(b"".join(part.columns for part in self._parts)) if others else first
+            (whole,) = joined_parts(self._parts)
             self._requests.take_columns(whole, self._counted)
             self._parts = []

@@ -6,7 +6,7 @@ come meanwhile that say more of the senders than the batch does.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -43,9 +43,8 @@ class BatchParts:
             return part
         if part.frames is not self._frames:
             self._frames = part.frames
-            self._in_step = self._keep_steps(
-                [one for one in self._events[place:] if isinstance(one, MessageBatch) and one.frames is part.frames]
-            )
+            later = (one for one in islice(self._events, place, None) if isinstance(one, MessageBatch))
+            self._in_step = self._keep_steps([*takewhile(lambda one: one.frames is part.frames, later)])
         part = self._in_step.get(id(part), part)
         senders = [side if side.has_patterns or self._wants(side.flow) else side.as_paired() for side in part.senders]
         if senders == part.senders:
