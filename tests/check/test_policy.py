@@ -91,6 +91,7 @@ MISTAKES = [
     ('[[rule]]\nname = "a"\nexpect = "type"\nforbid = "type"', 4, ["expect and forbid"]),
     ('[[rule]]\nname = "a"\nexpct = "type"', 3, ["'expct'", "did you mean 'expect'"]),
     ('[[rule]]\nname = "a"\nexpect = "type"\nzzz = 1', 4, ["unknown key 'zzz'"]),
+    ('no_findings = ["error"]', 1, ["'no_findings' belongs to a rule", "[[rule]]"]),
     ('[[rule]]\nname = "a"\nexpect = 5', 3, ["expect", "filter in quotes"]),
     ('[[rule]]\nname = "a"\nexpect = ""', 3, ["expect", "filter in quotes"]),
     ('[[rule]]\nname = "a"\n\nexpect = \'typ == "message"\'', 4, ["expect: column 1", "type"]),

@@ -90,6 +90,7 @@ def records_here(capture: Path) -> list[dict[str, object]]:
         ),
         (["diagnose", "--sequence", "number", REQ_REP], ""),
         (["trace", "--slowest", "0", REQ_REP], ""),
+        (["trace", REQ_REP, "--slowest"], "requires an argument (see zmtpsniff trace --help)"),
         (["diff", REQ_REP], ""),
         (["diff", REQ_REP, REQ_REP, REQ_REP], ""),
         (["diff", "--live", "-i", "lo"], ""),

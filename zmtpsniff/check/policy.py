@@ -106,7 +106,10 @@ class _Reader:
         """All rules, those of included sets first."""
         for key in document:
             if key not in TOP_KEYS:
-                self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{suggest(key, (*TOP_KEYS, *RULE_KEYS))}")
+                why = f"unknown key {key!r}{suggest(key, (*TOP_KEYS, *RULE_KEYS))}"
+                if key in RULE_KEYS:
+                    why = f"{key!r} belongs to a rule: write [[rule]] and a name above it"
+                self._fail_at(self._lines.of_key(key), why)
         rules = self._included(document.get("include", []))
         rules += [self._rule(table) for table in self._tables(document, "rule")]
         rules += self._endpoints(document)
@@ -199,7 +202,7 @@ class _Reader:
             sequence, filters, text = self._sequence(table)
         elif kind == "no_findings":
             codes, filters = self._codes(table[kind]), ()
-            text = f"no findings {listed(codes)}"
+            text = f"no findings: {listed(codes)}"
         else:
             filters, text = (self._filter(kind, table[kind]),), f"{kind} {table[kind].strip()}"
             unseen = unseen_by(table[kind])

@@ -112,7 +112,9 @@ def main() -> None:
     except click.exceptions.Exit as done:
         status = done.exit_code
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "zmtpsniff"
+        # An option without its argument has no context.
+        asked = [name for name in sys.argv[1:2] if name in _NAMES]
+        command = error.ctx.command_path if error.ctx else " ".join(["zmtpsniff", *asked])
         tell(f"{error.format_message().rstrip('.')} (see {command} --help)")
         status = _FAILED
     except (click.ClickException, Error) as error:
