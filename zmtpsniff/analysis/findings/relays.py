@@ -55,6 +55,7 @@ from zmtpsniff.analysis.findings.slow_replies import (
     SLOW_NS,
     SLOW_TIMES,
     TEAM_TIMES,
+    in_order,
 )
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
@@ -472,11 +473,14 @@ class Relays(Inquiry):
         if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):
             severity = "note"
             known += _DISORDER
+        known += in_order(slowest)
+        seen = Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest)
+        seen.count = max(seen.count, slowness.slow)
         yield Claim(
             "replies-slow",
             f"{where}, up to {about(place.longest_ns)} {words}: {slowness.often}",
             known,
-            Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
+            seen,
             [place.at],
             severity,
             advice=advice,
@@ -560,10 +564,11 @@ class Relays(Inquiry):
 
     def _to_nobody(self, place: RelayPlace, seen: Occurrences) -> Claim:
         """A place got replies after their askers had closed."""
+        whose = "its requester" if seen.count == 1 else "their requesters"
         return Claim(
             "reply-to-nobody",
-            f"{place.at} got {plural(seen.count, 'reply')} that nobody waits for: who asked had closed",
-            "the request came over it, its connection was closed, and then the reply arrived",
+            f"{place.at} got {plural(seen.count, 'reply')} after {whose} had closed",
+            "the request came over it, the requester closed its connection, and then the reply arrived",
             seen,
             [place.at],
         )
@@ -724,6 +729,7 @@ class _Slowness(NamedTuple):
     slowest: list[SlowPassage]  # the messages that show it
     is_network: bool = False  # the time is that of the packets' way
     severity: Severity | None = None
+    slow: int = 0  # messages, if they are a part of all
 
 
 def _slowness(place: RelayPlace, team: list[RelayPlace], slowest: list[SlowPassage]) -> _Slowness | None:
@@ -756,6 +762,6 @@ def _slowness(place: RelayPlace, team: list[RelayPlace], slowest: list[SlowPassa
     if rare_ns:
         often += f", those of others that do the same hardly ever over {about(rare_ns)}"
     elif 2 * slow <= count:
-        often += f", half of them under {about(max(median_ns, 1000))}"
+        often += f", half of all under {about(max(median_ns, 1000))}"
     is_rare = slow < max(LEAST_SLOW, FEW_SLOW * place.forth) and place.longest_ns < SLOW_MEDIAN_NS
-    return _Slowness(often, slowest, severity="note" if is_rare else None)
+    return _Slowness(often, slowest, severity="note" if is_rare else None, slow=slow)
