@@ -145,10 +145,9 @@ class ZmtpConnection(Part):
 
     # ------------------------------------------------------------------ what a side has found out
 
-    def wake(self, half: Half) -> None:
-        """``half`` may get further, because of something else than octets."""
-        half.hear()
-        if half.buffer.held:
+    def _wake(self, half: Half) -> None:
+        """Give ``half`` a turn if it waits for the other side."""
+        if half.buffer.held or half.opening.state == "after signature":
             self.turns.wake(half)
 
     def take(self, half: Half, finding: Finding) -> None:
@@ -161,19 +160,19 @@ class ZmtpConnection(Part):
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
                     self.accept()
-                self.wake(other)
+                self._wake(other)
             case "silence" | "unknown":
-                self.wake(other)
+                self._wake(other)
             case "revision":
                 if not self.accepted:
                     self._announced()
-                self.wake(other)
+                self._wake(other)
             case "frames":
                 self._begin_frames(half)
             case "identity":
                 self._identified(half, other)
                 self._weigh()
-                self.wake(other)
+                self._wake(other)
             case "proof":
                 self.accept()
             case "evidence":
@@ -193,7 +192,7 @@ class ZmtpConnection(Part):
             case "no-upgrade":
                 self.security.failed = True
                 half.stop()
-                self.wake(other)
+                self._wake(other)
 
     # ------------------------------------------------------------------ is it ZMTP?
 
@@ -228,7 +227,7 @@ class ZmtpConnection(Part):
             detail = f"the {half.side} {does}: its octets begin {_legible(beginning)}"
         half.journal.problem(code, detail)
         self.security.failed = True
-        self.wake(self._other(half))
+        self._wake(self._other(half))
 
     def reject(self) -> None:
         """It is not ZMTP, or nothing proves that it is."""
@@ -343,7 +342,7 @@ class ZmtpConnection(Part):
                     if side.opening.state == "after greeting":
                         side.begin_frames(2)
         self.client.session.look_again()
-        self.wake(other)
+        self._wake(other)
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
         """Begin the handshake on which the greetings agree; ``last`` is the half that greeted last."""
@@ -382,7 +381,7 @@ class ZmtpConnection(Part):
             self.security.skip()
         self._take_agreement(agreement, self.server)
         for half in self.halves:
-            self.wake(half)
+            self._wake(half)
 
     def _skip_handshake(self) -> None:
         """Read on without the handshake: the capture shows too little to judge that."""
@@ -400,7 +399,7 @@ class ZmtpConnection(Part):
                 half.search_now()
         self.client.opening.ended = self.server.opening.ended = True
         for half in self.halves:
-            self.wake(half)
+            self._wake(half)
         self._weigh(at_end=True)
         if not self.accepted:
             self.reject()

@@ -176,19 +176,18 @@ class Half(Part):
         return end
 
     def go_on(self) -> None:
-        """Read on in this half's turn: first the octets that wait, then those that were searched."""
-        turns = self._pair.turns
+        """Read on in this half's turn: first the octets that wait, then those that were searched.
+
+        An identity of no octets may end the greeting, though no octets wait.
+        """
+        turns, opening = self._pair.turns, self.opening
+        opening.word()
+        if opening.fact is not None:
+            self._react(opening.fact)
         if self.buffer.held and turns.is_of(self):
             self._enter(self.buffer.content, 0)
         while self._again is not None and turns.is_of(self):
             self._read_piece(self._again)
-
-    def hear(self) -> None:
-        """Learn that the other side has said something: that alone may end an opening."""
-        opening = self.opening
-        opening.word()
-        if opening.fact is not None:
-            self._react(opening.fact)
 
     # ------------------------------------------------------------------ settled flows
 
@@ -302,14 +301,10 @@ class Half(Part):
         """Octets of the greeting."""
         opening = self.opening
         position = opening.read(data, position)
-        while (fact := opening.fact) is not None:
-            if fact == "messages":
-                return self._begin_messages(data, position)
-            self._react(fact)
-            if position == len(data) or self.stage != "opening" or not self._pair.turns.is_of(self):
-                break
-            self.buffer.need = 1
-            position = opening.read(data, position)
+        if opening.fact == "messages":
+            return self._begin_messages(data, position)
+        if opening.fact is not None:
+            self._react(opening.fact)
         return position
 
     def _react(self, fact: Fact) -> None:
@@ -317,15 +312,13 @@ class Half(Part):
         opening, pair = self.opening, self._pair
         faults = opening.faults
         opening.fact, opening.faults = None, ()
-        match fact:
-            case "refusal":
-                pair.refuse(self, *faults[0])
-                return
-            case "upgrade":
-                pair.take(self, "proof")
-                self._report_greeting()
-            case "greeting" if opening.greeting is not None:
-                self._report_greeting()
+        if opening.is_proof:
+            pair.take(self, "proof")
+        if fact == "refusal":
+            pair.refuse(self, *faults[0])
+            return
+        if fact == "upgrade" or (fact == "greeting" and opening.greeting is not None):
+            self._report_greeting()
         self.journal.problems(faults)
         match fact:
             case "type":
@@ -420,7 +413,7 @@ class Half(Part):
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         journal, buffer = self.journal, self.buffer
         if self.opening.hurry():
-            self._pair.wake(self)
+            self._pair.turns.wake(self)
         self.search_now(length if cut else 0, before_gap=True)
         since_ns = journal.time_ns
         journal.go_on_at(time_ns, packet)
@@ -580,7 +573,7 @@ class Half(Part):
         if search is not None and self.buffer.held:
             search.try_at = 0
             search.cut, search.ends = cut, before_gap
-            self._pair.wake(self)
+            self._pair.turns.wake(self)
             search.cut, search.ends = 0, False
 
     # ------------------------------------------------------------------ snapshots

@@ -35,7 +35,6 @@ from dissectors.zmtp.search import Segment
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
 Fact = Literal[
-    "proof",  # nothing but ZMTP begins like this
     "signature",  # the side has a signature: a proof perhaps, or what the other side waits for
     "revision",  # the side has a revision: likewise
     "type",  # its socket type is known (2.0)
@@ -74,6 +73,7 @@ class Opening(Part):
     other: Live["Opening"] = LATER  # the opening of the other side, as soon as there is one
     state: State = "start"
     fact: Live[Fact | None] = None
+    is_proof: Live[bool] = False  # nothing but ZMTP begins like this
     faults: Live[tuple[commands.Fault, ...]] = ()
     proven: bool = False  # the connection is known to be ZMTP
     ended: bool = False  # no more octets will come
@@ -245,9 +245,7 @@ class Opening(Part):
                 self.silent = True
                 self.fact = "unknown"
             return position
-        if not self.proven:
-            self.fact = "proof"
-            return position
+        self.is_proof = True
         self.versioned = True
         self.revision = rest.revision
         self.silent = rest.revision is None
@@ -399,9 +397,7 @@ class Opening(Part):
             self._wait(size)
             return position
         octets = data[position : position + size]
-        if not self.proven and greeting.is_greeting_v3(octets):
-            self.fact = "proof"
-            return position
+        self.is_proof = self.proven or greeting.is_greeting_v3(octets)
         self._end_greeting(octets)
         return position + size
 
@@ -543,6 +539,7 @@ class Opening(Part):
             return position
         head = upgrade.parse_head(data[position:end]) if end >= 0 else None
         if head is not None:
+            self.is_proof = True
             self.upgraded = True
             self.upgrade = head
             self.version = PROTOCOL

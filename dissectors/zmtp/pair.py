@@ -1,8 +1,8 @@
 """Both sides of a connection, as one of them sees them: whose turn it is to read, and who draws conclusions.
 
 A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
-the pair decides what follows. Then it may be the other side's turn. A side reads only in its turn: it holds what is
-left of its octets, and goes on when its turn comes again.
+the pair decides what follows. Then it may be the other side's turn. A side reads and finds out only in its turn: it
+holds what is left of its octets, and goes on when its turn comes again.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from dissectors.zmtp.resync import Discovery
 Finding = (
     Fact
     | Literal[
+        "proof",  # nothing but ZMTP begins as it did
         "silence",  # nothing more will be known of what the side says about versions
         "evidence",  # more frames of what may be ZMTP 1.0 have come
         "illegal",  # what comes now is none
@@ -35,8 +36,8 @@ class Turn(Protocol):
 class ReadingTurns:
     """The stack of turns: its top reads, and those below wait.
 
-    To wake a side that has octets waiting, it is put on the top. It leaves the top when it waits for more octets. So
-    each side is entered once, and reads on where it was.
+    To wake a side that may get further without new octets, it is put on the top. It leaves the top when it waits for
+    more octets. So each side is entered once, and reads on where it was.
     """
 
     def __init__(self) -> None:
@@ -87,9 +88,6 @@ class Pair(Protocol[H]):
     """Both sides, of class ``H``, as one of them sees them."""
 
     turns: ReadingTurns
-
-    def wake(self, half: H) -> None:
-        """``half`` may get further, because of something else than octets."""
 
     def take(self, half: H, finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""

@@ -6,7 +6,10 @@ from typing import get_args
 import pytest
 
 from dissectors.zmtp import half as module
+from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half, Stage
+from dissectors.zmtp.opening import Opening
+from dissectors.zmtp.pair import Finding
 from tests.support.dissector_calls import calls, events
 from tests.support.slot_watch import SlotWatch
 
@@ -43,3 +46,31 @@ def test_stages_follow_on_each_other_as_the_diagram_says(monkeypatch: pytest.Mon
     missing = {(before, after) for before, all_ in steps.items() for after in all_} - happened
     # A side that loses its place before its first octet, and is then said to be absent
     assert missing <= {("search", "opening")}, missing
+
+
+def test_the_octets_of_a_side_enter_no_half_while_conclusions_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pair says whose turn it is next; a half that has found something out has returned by then."""
+    entered: list[str] = []
+    concluding: list[str] = []
+    take, word, read = ZmtpConnection.take, Opening.word, Opening.read
+
+    def watched_take(connection: ZmtpConnection, half: Half, finding: Finding) -> None:
+        concluding.append(finding)
+        take(connection, half, finding)
+        concluding.pop()
+
+    def watched_word(opening: Opening) -> None:
+        entered.extend(concluding)
+        word(opening)
+
+    def watched_read(opening: Opening, data: bytes, position: int) -> int:
+        entered.extend(concluding)
+        return read(opening, data, position)
+
+    monkeypatch.setattr(ZmtpConnection, "take", watched_take)
+    monkeypatch.setattr(Opening, "word", watched_word)
+    monkeypatch.setattr(Opening, "read", watched_read)
+    for seed in range(300):
+        fed = [call for call in calls(Random(seed)) if call[1] == "feed"]
+        events(fed, (seed % 3 > 0, seed % 3 > 1))
+    assert entered == []
