@@ -126,6 +126,7 @@ class Commons(Part):
     holdings: Holdings = field(default_factory=Holdings)
     patience: Patience = field(default_factory=Patience)
     retired: Live[dict[bytes, "Flow"]] = field(default_factory=dict)  # by the keys of their directions
+    waiting: Live[dict[int, "Flow"]] = field(default_factory=dict)  # flows that lack octets, by their numbers
     notify: Live[Notify | None] = None
 
 
@@ -294,6 +295,7 @@ class Flow(Part):
     def attend(self) -> None:
         """Look closely at every segment while something is unusual, otherwise at few."""
         client, server = self.client, self.server
+        self.note_lack()
         if self.ended or not self.begun:
             client.usual = server.usual = ATTENTION
             return
@@ -319,7 +321,15 @@ class Flow(Part):
     @property
     def awaits_octets(self) -> bool:
         """Whether segments wait, or a connection that is over lacks octets before its FIN or RST."""
-        return bool(self.early or self.client.waiting or self.server.waiting or self.lacks_end)
+        waits = self.early or self.client.waiting or self.server.waiting or self.lacks_end
+        return bool(waits) and not self.ended
+
+    def note_lack(self) -> None:
+        """Join the flows that lack octets, or leave them."""
+        if self.awaits_octets:
+            self.commons.waiting.setdefault(self.number, self)
+        else:
+            self.commons.waiting.pop(self.number, None)
 
     @property
     def lacks_end(self) -> bool:
@@ -363,6 +373,11 @@ class Flow(Part):
         self.early.append(segment)
         self.early_octets += len(segment[6]) + SEGMENT_COST
         self.commons.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
+        self.note_lack()
+
+    def gathers_too_long(self, time_ns: int) -> bool:
+        """Whether segments were gathered for so long that the SYNs should have come by now."""
+        return self.early is not None and self.commons.patience.is_over(self.early[0][0], 0, time_ns, self.count)
 
     def begin(self) -> list[Segment]:
         """Decide where both streams begin; returns the segments that were gathered."""

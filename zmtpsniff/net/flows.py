@@ -99,7 +99,7 @@ class FlowTable(Part):
         self._attempts = AttemptLog(self.notify, self.witness)
         self._waits = None if self.witness is None else WaitWatch(self.witness)
         self._silence = silence = SilenceLimits(limits)
-        self.waiting = WaitingFlows(silence.linger_ns)
+        self.waiting = WaitingFlows(commons.waiting, silence.linger_ns)
         self.pause_ns = silence.least_ns if self.witness is None else min(silence.least_ns, PAUSE_NS)
 
     def problems(self) -> list[tuple[str, str]]:
@@ -166,7 +166,7 @@ class FlowTable(Part):
                         direction.thin()
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]
                     if flow.dissection.rejected:  # type: ignore[union-attr]
-                        self._drop(flow)
+                        flow.drop()
                 else:
                     if not flow.unwanted and (missing or flags & FIN or not direction.repeats(seq, payload, time_ns)):
                         self._examine(segment)
@@ -276,7 +276,7 @@ class FlowTable(Part):
         if flow.begun:
             self._retake(self._take(direction, segment))
             if direction.usual == ATTENTION or direction.waiting or other.acked > other.offset:
-                self._attend(flow)
+                flow.attend()
         elif flags & RST and not flow.early and not direction.skips(segment):
             self._take_reset(direction, segment)
         else:
@@ -315,20 +315,12 @@ class FlowTable(Part):
             self._end(direction.flow, "rst")  # it was open for what may come late
         return self._follow(direction, segment) if direction.flow.ended else direction
 
-    def _attend(self, flow: Flow) -> None:
-        """Decide how closely to look at the next segments of a flow."""
-        if flow.ended:
-            return
-        flow.attend()
-        self.waiting.see(flow)
-
     def _gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Gather a segment of a flow that has not begun, or begin the flow."""
         time_ns, _packet, _, _, _, flags, payload, _ = segment
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-            self.waiting.see(flow)
         if direction.isn is not None and direction.other.isn is not None:
             self._attempts.tell(flow, time_ns)
             self._begin(flow)
@@ -336,13 +328,9 @@ class FlowTable(Part):
             flow.early_octets > self.limits.waiting_octets_per_direction
             or self.holdings.waiting_octets > self.limits.waiting_octets
             or (self._again and len(flow.early) >= _MOST_AGAIN)
-            or self._is_due(flow, time_ns)
+            or flow.gathers_too_long(time_ns)
         ):
             self._begin(flow)
-
-    def _is_due(self, flow: Flow, time_ns: int) -> bool:
-        """Whether a flow has gathered segments for so long that its SYNs should have come by now."""
-        return flow.early is not None and self.patience.is_over(flow.early[0][0], 0, time_ns, flow.count)
 
     def _begin(self, flow: Flow) -> None:
         """Begin a flow: say where its streams begin, and take the gathered segments."""
@@ -363,7 +351,7 @@ class FlowTable(Part):
                 self._retake(others[1:] if len(others) >= len(early) else others)
                 return
             self._retake(others)
-        self._attend(flow)
+        flow.attend()
 
     def _take(self, direction: FlowDirection, segment: Segment) -> Sequence[Segment]:
         """Take a segment of a flow that has begun; returns segments that turned out to be another connection's."""
@@ -410,7 +398,7 @@ class FlowTable(Part):
                 if flow.unwanted:
                     return ()
         if flow.dissection.rejected:
-            self._drop(flow)
+            flow.drop()
         elif flow.closing:
             self._close_if_over(flow)
         return ()
@@ -421,7 +409,7 @@ class FlowTable(Part):
         """Take a SYN, which begins a flow, or repeats or answers the first SYN (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if direction is not None and self._is_due(direction.flow, time_ns):
+        if direction is not None and direction.flow.gathers_too_long(time_ns):
             self._begin(direction.flow)  # a SYN that comes so late is of another connection, however near its number is
             direction = self.register.directions.get(key)
         if direction is None:
@@ -499,30 +487,16 @@ class FlowTable(Part):
 
     def _dissect(self, flow: Flow) -> bool:
         """Find somebody who takes the octets of a flow, now that the first ones come."""
-        before_nat = self._before_nat(flow)
-        if before_nat is not None:
-            self._translations.count(before_nat, flow)
-            self._drop(flow)
-            return False
-        client, server = addresses(flow.client.key)
-        from_start = (flow.client.isn is not None, flow.server.isn is not None)
-        dissection = self.connect(flow.number, client, server, from_start)
+        dissection = None
+        if not self._translations.is_translated(flow, self.register.find):
+            client, server = addresses(flow.client.key)
+            from_start = (flow.client.isn is not None, flow.server.isn is not None)
+            dissection = self.connect(flow.number, client, server, from_start)
         if dissection is None:
-            self._drop(flow)
+            flow.drop()
             return False
         flow.dissect(dissection)
         return True
-
-    def _before_nat(self, flow: Flow) -> Flow | None:
-        """The same connection before NAT translated its addresses, if that was captured, too."""
-        client, server = flow.client, flow.server
-        if client.isn is None or server.isn is None:
-            return None
-        for key in self._translations.before(client.key, client.isn):
-            direction = self.register.find(key)
-            if direction is not None and direction.other.isn == server.isn and direction.flow.number != flow.number:
-                return direction.flow
-        return None
 
     # ------------------------------------------------------------------ ending
 
@@ -540,7 +514,7 @@ class FlowTable(Part):
             self._retake(flow.behind_end())
             self._end(flow, flow.closing or "open")
         else:
-            self._attend(flow)
+            flow.attend()
 
     def _end(self, flow: Flow, end: End) -> None:
         """Finish a flow. It stays known for a while, so that late segments do not begin another."""
@@ -549,12 +523,6 @@ class FlowTable(Part):
                 self._waits.end(flow)
                 self._attempts.tell_earlier(flow)
             flow.finish(end)
-            self.waiting.forget(flow)
-
-    def _drop(self, flow: Flow) -> None:
-        """Forget all of a flow that nobody wants, except its numbers."""
-        flow.drop()
-        self.waiting.forget(flow)
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow and forget it; ``end`` says how, if the wire does not."""
@@ -613,10 +581,10 @@ class FlowTable(Part):
         if flow.dissection is not None:
             flow.give_up(flow.last_ns, flow.last_packet)
             if flow.dissection.rejected:
-                self._drop(flow)
+                flow.drop()
             elif flow.closing:
                 self._close_if_over(flow)
-        self._attend(flow)
+        flow.attend()
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
@@ -645,7 +613,6 @@ class FlowTable(Part):
     def put_aside(self, flow: Flow) -> None:
         """Forget a flow that has been saved. It has the events that it would have if the capture ended now."""
         flow.finish(flow.closed or "open")
-        self.waiting.forget(flow)
         self.register.remove(flow)
 
     def resume(self, octets: bytes, load: Callable[[bytes], FlowDissection], is_retired: bool) -> None:
@@ -661,7 +628,7 @@ class FlowTable(Part):
         self.holdings.waiting_octets += flow.waiting_octets + flow.doubtful_octets
         self.holdings.recent_octets += flow.recent_octets
         self.register.enter(flow, is_retired)
-        self.waiting.see(flow)
+        flow.note_lack()
 
     def snapshot(self) -> bytes:
         """The state that all flows share, for :meth:`restore`."""
@@ -688,10 +655,6 @@ class FlowTable(Part):
             for flow in list(self.register.flows.values()):
                 if not flow.ended:
                     self._discard(flow, "timeout" if self._silence.is_too_long(flow, self.now_ns) else "open")
-            self.forget()  # nothing more is to be said of these
+            self.register.forget()  # nothing more is to be said of these
             self._take_again()
         self._translations.forget()
-
-    def forget(self) -> None:
-        """Forget all flows without a word, and leave no cycles of them."""
-        self.register.forget()

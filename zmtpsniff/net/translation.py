@@ -13,11 +13,11 @@ port must be the same, too, which NAT keeps where it can.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from zmtpsniff.net.addresses import addresses
-from zmtpsniff.net.flow import Flow
+from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.words.counts import were
 
 _WITHIN_NS = 100_000_000  # a router, or the kernel, passes a SYN on much sooner
@@ -63,12 +63,22 @@ class TranslationLog:
         if time_ns is not None:
             yield from (other for other, at in begun.items() if other != key and abs(at - time_ns) <= _WITHIN_NS)
 
-    def count(self, first: Flow, translated: Flow) -> None:
-        """A connection is another one, behind NAT."""
-        self._count += 1
-        (client, server), (other_client, other_server) = (addresses(one.client.key) for one in (first, translated))
-        one, other = (server, other_server) if server != other_server else (client, other_client)
-        self._example = self._example or (one.text, other.text)
+    def is_translated(self, flow: Flow, find: Callable[[bytes], FlowDirection | None]) -> bool:
+        """Whether a connection was captured before NAT translated its addresses, too; then it counts as another one.
+
+        ``find`` gives the direction with a key.
+        """
+        if flow.initial_numbers is None:
+            return False
+        isn, answered = flow.initial_numbers
+        for first in map(find, self.before(flow.client.key, isn)):
+            if first is not None and first.other.isn == answered and first.flow is not flow:
+                self._count += 1
+                (client, server), (theirs, at) = (addresses(one.client.key) for one in (first.flow, flow))
+                one, other = (server, at) if server != at else (client, theirs)
+                self._example = self._example or (one.text, other.text)
+                return True
+        return False
 
     def forget(self) -> None:
         """The capture is over."""

@@ -1,34 +1,22 @@
 """The flows with segments that wait for others, and how long they may wait."""
 
-from msgspec import field
-
-from dissectors.snapshots import Live, Part
 from zmtpsniff.net.flow import Flow
 
 LONGEST_NS = 60_000_000_000
 """The longest time that a segment waits for others."""
 
 
-class WaitingFlows(Part):
-    """The flows that lack octets. ``linger_ns`` is as long as a flow is known after its end."""
+class WaitingFlows:
+    """The flows that lack octets."""
 
-    _linger_ns: Live[int]
-    _flows: Live[dict[int, Flow]] = field(default_factory=dict)
-
-    def see(self, flow: Flow) -> None:
-        """Learn that a flow has changed: it may lack octets now, or lack them no longer."""
-        if flow.awaits_octets:
-            self._flows.setdefault(flow.number, flow)
-        else:
-            self.forget(flow)
+    def __init__(self, flows: dict[int, Flow], linger_ns: int) -> None:
+        """``flows`` has them by their numbers. ``linger_ns`` is as long as a flow is known after its end."""
+        self._flows = flows
+        self._linger_ns = linger_ns
 
     def has(self, flow: Flow) -> bool:
         """Whether a flow lacks octets."""
         return flow.number in self._flows
-
-    def forget(self, flow: Flow) -> None:
-        """A flow waits for nothing any more."""
-        self._flows.pop(flow.number, None)
 
     @property
     def flows(self) -> list[Flow]:
