@@ -28,7 +28,7 @@ def put_aside(engine: FlowEngine) -> tuple[list[bytes], list[AnyEvent]]:
     """The states of all flows of an engine, and their last events; the engine has no flow after that."""
     states: list[bytes] = []
     last: list[AnyEvent] = []
-    for flow in engine.flows.idle(1000):
+    for flow in engine.flows.register.idle(1000):
         states.append(engine.save(flow))
         last += (engine.put_aside(flow) or ([], []))[0]
     assert not engine.flows.register.flows
@@ -117,9 +117,9 @@ def test_an_option_of_a_later_run_holds() -> None:
     last_ns = given[-1][0]
     first, later = (FlowEngine(Settings(flow_limits=FlowLimits(idle_seconds=seconds))) for seconds in (5000, 50))
     first.take(given)
-    assert first.flows.over_ns(*first.flows.idle(1)) > last_ns + 4999 * 10**9
+    assert first.flows.over_ns(*first.flows.register.idle(1)) > last_ns + 4999 * 10**9
     later.resume(put_aside(first)[0])
-    assert last_ns < later.flows.over_ns(*later.flows.idle(1)) < last_ns + 51 * 10**9
+    assert last_ns < later.flows.over_ns(*later.flows.register.idle(1)) < last_ns + 51 * 10**9
 
 
 def test_a_state_holds_no_key_and_goes_on() -> None:

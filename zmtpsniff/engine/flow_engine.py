@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from dissectors import snapshots
 from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
 from dissectors.snapshots import SnapshotError
@@ -37,6 +38,7 @@ Begin = Callable[[int, str, Address, Address], None]
 Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
 """Events, and notices with their places among them."""
 
+_FLOWS = "flows"  # a kind of snapshots
 _TELLING = {BEGINS, ANSWERS, UDP, PGM}  # kinds of steps and datagrams: acknowledgments before them are told first
 
 
@@ -218,7 +220,7 @@ class FlowEngine:
 
     def save(self, flow: Flow) -> bytes:
         """The state of a TCP connection between two calls of :meth:`take`, for :meth:`resume`."""
-        return self.flows.save(flow, _save)
+        return flow.snapshot(_save)
 
     def put_aside(self, flow: Flow) -> Told | None:
         """Forget a TCP connection that has been saved. Returns what it would tell if the capture ended now.
@@ -226,7 +228,7 @@ class FlowEngine:
         That is None if the connection has not begun: a witness would hear of it, too.
         """
         begin, noticed, is_begun = len(self.events), len(self._notices), flow.begun
-        self.flows.put_aside(flow)
+        self.flows.register.put_aside(flow)
         notices = [(place - begin, notice) for place, notice in self._notices[noticed:]]
         events = self.events[begin:]
         del self.events[begin:], self._notices[noticed:]
@@ -236,13 +238,14 @@ class FlowEngine:
         """Follow connections between the same ends again, of which the last one is the latest; raises StateError."""
         try:
             for octets in states:
-                self.flows.resume(octets, self._load, is_retired=octets is not states[-1])
+                flow = Flow.restore(self.flows.commons, octets, self._load)
+                self.flows.register.enter(flow, is_retired=octets is not states[-1])
         except SnapshotError as error:
             raise StateError(f"not a state of this format: {error}") from error
 
     def snapshot(self) -> bytes:
         """The state that all TCP connections share, but for those that have one of their own. Datagrams have none."""
-        return self.flows.snapshot()
+        return snapshots.save(_FLOWS, self.flows)
 
     def restore(self, snapshot: bytes) -> None:
         """Go on from the :meth:`snapshot` of another engine, with the settings of this one, which must be new.
@@ -250,7 +253,7 @@ class FlowEngine:
         Raises StateError.
         """
         try:
-            self.flows.restore(snapshot)
+            snapshots.load(_FLOWS, snapshot, self.flows)
         except SnapshotError as error:
             raise StateError(f"not a state of this format: {error}") from error
 

@@ -51,7 +51,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import field
 
-from dissectors.snapshots import LATER, Live, Part, quick
+from dissectors.snapshots import LATER, Live, Part, load, quick, save
 from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.notices import Doubt, Notice
@@ -75,6 +75,7 @@ _MOST_NS = 5_000_000_000
 _PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
 _SYN_AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
+_KIND = "flow"  # of snapshots
 _MUCH_DISORDER = 10  # so many packets captured before the octets that they acknowledge are reported
 
 
@@ -221,19 +222,34 @@ class Flow(Part):
         flow.last_ns, flow.last_packet = whole.last_ns, whole.last_packet
         return flow
 
-    def save(self, save: Callable[[FlowDissection], bytes]) -> None:
-        """Get ready for a snapshot; ``save`` makes one of the dissection."""
-        self.saved = None if self.dissection is None else save(self.dissection)
+    def snapshot(self, of_dissection: Callable[[FlowDissection], bytes]) -> bytes:
+        """The state of the flow between two segments; ``of_dissection`` makes a snapshot of its dissection."""
+        self.saved = None if self.dissection is None else of_dissection(self.dissection)
+        octets = save(_KIND, self)
+        self._clear_saved()
+        return octets
 
-    def resume(self, load: Callable[[bytes], FlowDissection]) -> None:
-        """Go on from a snapshot; ``load`` makes the dissection from its own."""
-        if self.saved is not None:
-            self.dissection = load(self.saved)
-            self.client.resume(self.dissection.client)
-            self.server.resume(self.dissection.server)
-        self.clear_saved()
+    @classmethod
+    def restore(cls, commons: Commons, octets: bytes, dissection_of: Callable[[bytes], FlowDissection]) -> "Flow":
+        """The flow of a :meth:`snapshot`; ``dissection_of`` makes the dissection from its own.
 
-    def clear_saved(self) -> None:
+        Raises SnapshotError if the octets are no snapshot, or one of another format, and whatever ``dissection_of``
+        raises.
+        """
+        flow = cls(commons)
+        load(_KIND, octets, flow)
+        if flow.saved is not None:
+            flow.dissection = dissection_of(flow.saved)
+            flow.client.resume(flow.dissection.client)
+            flow.server.resume(flow.dissection.server)
+        flow._clear_saved()
+        flow.count_recent()
+        commons.holdings.waiting_octets += flow.waiting_octets + flow.doubtful_octets
+        commons.holdings.recent_octets += flow.recent_octets
+        flow.note_lack()
+        return flow
+
+    def _clear_saved(self) -> None:
         """Forget the parts that only a snapshot needs."""
         self.saved = self.client.kept = self.server.kept = None
 

@@ -147,6 +147,18 @@ class FlowRegister(Part):
                 del self.retired[direction.key]
             direction.part()
 
+    def idle(self, count: int) -> list[Flow]:
+        """So many flows that have been idle for longest, of those that may be put aside between two packets."""
+        busy, retired = self.commons.waiting, self.retired
+        flows = (flow for flow in self.flows.values() if not (flow.watched or flow.number in busy))
+        alone = (flow for flow in flows if flow.client.key not in retired)
+        return sorted(alone, key=lambda flow: flow.last_ns)[:count]
+
+    def put_aside(self, flow: Flow) -> None:
+        """Forget a flow that has been saved. It has the events that it would have if the capture ended now."""
+        flow.finish(flow.closed or "open")
+        self.remove(flow)
+
     def forget_recent(self, limit: int) -> None:
         """Count the octets kept of delivered segments; if they are many, forget those of the flows idle for longest.
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part
-from dissectors.snapshots import load as load_part
-from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses, is_own
 from zmtpsniff.net.attempts import AttemptLog
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience, WholeFlow
@@ -57,8 +55,6 @@ _LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mend
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
-
-_TABLE, _FLOW = "flows", "flow"  # kinds of snapshots
 
 
 class FlowTable(Part):
@@ -596,50 +592,6 @@ class FlowTable(Part):
     def over_ns(self, flow: Flow) -> int:
         """The time from which on no segment belongs to a flow."""
         return flow.last_ns + self._silence.longest_ns(flow) + 1
-
-    def idle(self, count: int) -> list[Flow]:
-        """So many flows that have been idle for longest, of those that may be put aside between two packets."""
-        flows = (flow for flow in self.register.flows.values() if not (flow.watched or self.waiting.has(flow)))
-        alone = (flow for flow in flows if flow.client.key not in self.register.retired)
-        return sorted(alone, key=lambda flow: flow.last_ns)[:count]
-
-    def save(self, flow: Flow, save: Callable[[FlowDissection], bytes]) -> bytes:
-        """The state of a flow between two calls of :meth:`take`. ``save`` makes a snapshot of a dissection."""
-        flow.save(save)
-        octets = save_part(_FLOW, flow)
-        flow.clear_saved()
-        return octets
-
-    def put_aside(self, flow: Flow) -> None:
-        """Forget a flow that has been saved. It has the events that it would have if the capture ended now."""
-        flow.finish(flow.closed or "open")
-        self.register.remove(flow)
-
-    def resume(self, octets: bytes, load: Callable[[bytes], FlowDissection], is_retired: bool) -> None:
-        """Follow a flow again that was saved; another one follows it on the same addresses if it ``is_retired``.
-
-        ``load`` makes a dissection from its snapshot. Raises SnapshotError if the octets are no snapshot, or one of
-        another format, and whatever ``load`` raises.
-        """
-        flow = Flow(self.commons)
-        load_part(_FLOW, octets, flow)
-        flow.resume(load)
-        flow.count_recent()
-        self.holdings.waiting_octets += flow.waiting_octets + flow.doubtful_octets
-        self.holdings.recent_octets += flow.recent_octets
-        self.register.enter(flow, is_retired)
-        flow.note_lack()
-
-    def snapshot(self) -> bytes:
-        """The state that all flows share, for :meth:`restore`."""
-        return save_part(_TABLE, self)
-
-    def restore(self, octets: bytes) -> None:
-        """Go on from a :meth:`snapshot` of another table, with the limits of this one, which must be new.
-
-        Raises SnapshotError if the octets are no snapshot, or one of another format.
-        """
-        load_part(_TABLE, octets, self)
 
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may still get segments at ``now_ns``."""

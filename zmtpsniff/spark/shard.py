@@ -394,7 +394,7 @@ class Shard:
         """Put connections aside that have been idle for longest, if there are many."""
         many = len(self._flows.register.flows)
         if many > _MOST_FLOWS:
-            idle = self._flows.idle(many - _MOST_FLOWS // 2)
+            idle = self._flows.register.idle(many - _MOST_FLOWS // 2)
             facts = self.stages.put_aside(flow.number for flow in idle)
             for flow in idle:
                 row = self._row([flow], facts)
