@@ -78,6 +78,50 @@ def test_what_is_healthy(given: Sequence[Packet]) -> None:
     assert not findings(given)
 
 
+def without_room(packet: Packet) -> Packet:
+    """The packet, as that of a receiver that has no room: its window is 0."""
+    time_ns, link, octets, *rest = packet
+    at = 14 + 20 + 14  # Ethernet, IPv4, and TCP up to the window
+    return (time_ns, link, octets[:at] + b"\0\0" + octets[at + 2 :], *rest)  # type: ignore[return-value]
+
+
+def moments(closed_ms: int, then_ms: int, every_ms: int, times: int = 60) -> list[Packet]:
+    """The window closes each ``every_ms`` for ``closed_ms``. The publisher sends more ``then_ms`` after it opens."""
+    sent = segments(published(), fin=False)
+    place = max(place for place, one in enumerate(sent) if one.side == 1 and one.payload)
+    message, ack = sent[place], sent[place + 1]
+    lines, times_ms, full = [*sent[:place]], [*range(place)], set()
+    for number in range(times):
+        begin_ms = 1000 + every_ms * number
+        one = replace(message, offset=message.offset + 2 * number * len(message.payload))
+        other = replace(one, offset=one.end)
+        full.add(len(lines) + 1)
+        lines += [one, replace(ack, ack=one.end), replace(ack, ack=one.end), other, replace(ack, ack=other.end)]
+        open_ms = begin_ms + 1 + closed_ms
+        times_ms += [begin_ms, begin_ms + 1, open_ms, open_ms + then_ms, open_ms + then_ms]
+    return [without_room(one) if at in full else one for at, one in enumerate(timed(lines, times_ms))]
+
+
+def test_a_receiver_that_has_no_room_for_a_moment_again_and_again() -> None:
+    (found,) = findings(moments(20, 1, 23))
+    assert found.severity == "warning"
+    assert found.summary == "the SUB at 10.0.0.1:40000 takes messages too slowly: 10.0.0.2:5555 waited 1.2 s for it"
+    assert "closed 60 times, for 20 ms on average in 1.4 s, and each time more came as soon as it opened" in found.known
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(moments(20, 1, 23, times=40), id="less than a second in all"),
+        pytest.param(moments(20, 2, 300), id="seldom"),
+        pytest.param(moments(20, 20, 45), id="nobody waited"),
+        pytest.param(moments(3, 1, 6, times=500), id="no longer than a transfer takes"),
+    ],
+)
+def test_moments_that_cost_nothing(given: Sequence[Packet]) -> None:
+    assert not findings(given)
+
+
 def test_the_first_copy_may_be_of_the_last_octets() -> None:
     """Linux probes so (RFC 8985, section 7) before it sends again from where nothing was acknowledged."""
     sent = segments(published(), fin=False)

@@ -4,7 +4,9 @@ Theory
 ------
 
 A receiver says with each segment how many octets it has room for. When its program takes nothing, the room ends: the
-window is closed. A sender that has more to send then probes, again and again. Without probes nobody waits.
+window is closed. A sender that has more to send then probes, again and again. The first probe comes after 200 ms or
+later. If the window opens before, only what follows shows that somebody waited: octets that come at once. Else nobody
+did.
 
 A receiver's kernel acknowledges what comes, whatever its program does. If it does not, its host is gone or asleep, or
 the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
@@ -27,6 +29,7 @@ from zmtpsniff.net.witness import Cause, Pause, Stall, Witness
 
 PAUSE_NS = 50_000_000  # no packet of a flow came for so long; acknowledgments come at most 40 ms later (Linux)
 _LEAST_COPIES = 3  # copies of the same octets, beside the first: so many take at least a second
+_MOMENT_NS = 5_000_000  # a shorter time costs little, and so soon after it the sender goes on if it waited
 _AGAIN_NS = 100_000_000  # a sender waits longer before it sends again; a capture point may see one packet several times
 
 
@@ -36,6 +39,7 @@ class _ClosedWindow(msgspec.Struct, eq=False):
     since_ns: int
     packet: int
     probes: int = 0  # of the other side, which has something to send
+    open_ns: int = 0  # when it opened
 
 
 class _Retransmission(msgspec.Struct, eq=False):
@@ -57,6 +61,7 @@ class WaitWatch:
         """Tell ``witness``."""
         self._witness = witness
         self._closed: dict[bytes, _ClosedWindow] = {}  # by the key of the receiver's direction
+        self._opened: dict[bytes, _ClosedWindow] = {}  # likewise: those that nobody probed, until the sender goes on
         self._resent: dict[bytes, _Retransmission] = {}  # likewise
 
     def see(self, direction: FlowDirection, segment: Segment) -> None:
@@ -75,11 +80,13 @@ class WaitWatch:
         for direction in flow.directions:
             if direction.key in self._closed:
                 self._tell_window(direction, flow.last_ns, is_open=False)
+            self._opened.pop(direction.key, None)
             if direction.key in self._resent:
                 self._tell_copies(direction, flow.last_ns, is_open=False)
 
     def _watch(self, flow: Flow) -> None:
-        flow.watched = any(end.key in self._closed or end.key in self._resent for end in flow.directions)
+        keys = [end.key for end in flow.directions]
+        flow.watched = any(key in watched for watched in (self._closed, self._opened, self._resent) for key in keys)
         flow.attend()
 
     def _see_pause(self, direction: FlowDirection, segment: Segment) -> None:
@@ -100,6 +107,8 @@ class WaitWatch:
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
         """Take note of a window that closes or opens, and of a sender that waits for it."""
         time_ns, packet, key, seq, _, flags, payload, _ = segment
+        if len(payload) > 1 and direction.other.key in self._opened:
+            self._go_on(direction.other, time_ns)
         theirs = self._closed.get(direction.other.key)
         if theirs is not None:
             if len(payload) > 1:
@@ -110,11 +119,23 @@ class WaitWatch:
             if key in self._closed:
                 self._open(direction, time_ns)
         elif key not in self._closed:
+            self._opened.pop(key, None)
             self._closed[key] = _ClosedWindow(time_ns, packet)
             self._watch(direction.flow)
 
     def _open(self, direction: FlowDirection, time_ns: int) -> None:
+        closed = self._closed[direction.key]
+        if not closed.probes and time_ns - closed.since_ns >= _MOMENT_NS:
+            closed.open_ns = time_ns
+            self._opened[direction.key] = closed
         self._tell_window(direction, time_ns, is_open=True)
+        self._watch(direction.flow)
+
+    def _go_on(self, direction: FlowDirection, time_ns: int) -> None:
+        """The other side sends octets after the window opened: at once, if it had waited."""
+        opened = self._opened.pop(direction.key)
+        if time_ns - opened.open_ns <= _MOMENT_NS:
+            self._tell("moment", direction, opened.since_ns, opened.open_ns, opened.packet, 0, is_open=True)
         self._watch(direction.flow)
 
     def _see_copy(self, direction: FlowDirection, segment: Segment) -> None:

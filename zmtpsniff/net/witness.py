@@ -11,7 +11,8 @@ from zmtpsniff.words.set_clocks import ForwardJumps
 
 Outcome = Literal["accepted", "refused", "silent", "before"]
 # Unheard: octets that the receiver acknowledged are sent again, so its acknowledgments do not reach the sender.
-Cause = Literal["window", "unacknowledged", "unheard"]
+# Moment: the window was closed for so short a time that nobody probed it, and the sender went on as soon as it opened.
+Cause = Literal["window", "moment", "unacknowledged", "unheard"]
 
 
 class Attempt(NamedTuple):

@@ -9,6 +9,10 @@ A closed window says that the receiver's kernel has no room. It opens only once 
 that takes a few messages a second may keep it closed for seconds. So one long time alone does not show that a program
 stopped, and the words say only that there was no room, and for how long.
 
+A window may also be closed for a moment, again and again. A sender that waits goes on as soon as it opens, without a
+probe. Once that is nothing. It costs something if the sender waits for a tenth of the time: then messages pile up there
+faster than the receiver takes them.
+
 Messages waited, whatever the sockets: a publisher queues up to ZMQ_SNDHWM of them and drops the rest, PUSH and DEALER
 wait. So this is a warning.
 """
@@ -34,6 +38,8 @@ from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
 _LONGER = 3  # so many times as long as ever before is another thing than being slow
+_MOMENTS = 5  # so often a window is closed for a moment by more than chance
+_SHARE = 0.1  # this part of the time a sender waits for a receiver that is too slow
 _SEVERAL = 2  # so many connections that are silent together show that it is their host, or the way to it
 _OF_CUT_PACKETS = frozenset({"packets-cut", "frames-found-again", "frames-lost"})  # the acknowledgments are all there
 _UNREACHED = (
@@ -75,6 +81,7 @@ class Receivers(Inquiry):
         self._closings = closings
         self._requests = requests
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
+        self._moments: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._gaps: Ledger[int, None] = Ledger()  # connections of which octets are missing
@@ -86,7 +93,12 @@ class Receivers(Inquiry):
         lasted_ns = stall.until_ns - stall.since_ns
         if stall.cause == "unacknowledged" and lasted_ns < _LEAST_NS:
             return  # a network that loses packets now and then
-        ledgers = {"window": self._full, "unacknowledged": self._unreached, "unheard": self._unheard}
+        ledgers = {
+            "window": self._full,
+            "moment": self._moments,
+            "unacknowledged": self._unreached,
+            "unheard": self._unheard,
+        }
         receiver = ledgers[stall.cause].at((stall.flow, stall.receiver))
         receiver.sender = stall.sender
         receiver.attempts += stall.attempts
@@ -107,7 +119,7 @@ class Receivers(Inquiry):
             key = event.flow, peer.address
             if event.flow in self._gaps or self._idle.is_forgotten(event.flow):
                 self._unreached.pop(key, None)  # not its fault, or the capture lacks them
-            if key in self._full or key in self._unreached or key in self._unheard:
+            if any(key in one for one in (self._full, self._moments, self._unreached, self._unheard)):
                 self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred[key] = None
@@ -123,6 +135,11 @@ class Receivers(Inquiry):
                 continue  # one finding says it
             known = f"its TCP window was closed, {often(receiver.seen.count)}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
+        for key, receiver in self._moments.items():
+            kind = self._kinds.get(key)
+            is_told = key in self._full and self._full[key].total_ns >= _LEAST_NS
+            if kind is not None and not is_told and receiver.seen.count >= _MOMENTS:
+                yield from self._claims_of_moments(key, kind, receiver)
         told = yield from self._silent_hosts()
         for key, receiver in self._unreached.items():
             kind = self._kinds.get(key)
@@ -133,6 +150,18 @@ class Receivers(Inquiry):
             if not receiver.is_open:
                 known = f"the same octets were sent again {often(receiver.attempts)}, and never acknowledged"
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
+
+    def _claims_of_moments(self, key: tuple[int, str], kind: str, receiver: _Receiver) -> Iterable[Claim]:
+        """The claim that a receiver let its sender wait for a moment so often that it matters."""
+        lasted_ns = receiver.seen.span_ns + receiver.last_ns
+        if receiver.total_ns < max(_LEAST_NS, _SHARE * lasted_ns):
+            return
+        each_ns = receiver.total_ns // receiver.seen.count
+        known = (
+            f"its TCP window was closed {often(receiver.seen.count)}, for {about(each_ns)} on average in "
+            f"{about(lasted_ns)}, and each time more came as soon as it opened"
+        )
+        yield _claim(key[1], kind, receiver, "takes messages too slowly", known + self._remark(key))
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
         """Hosts that acknowledge nothing any more on several connections, or no request. Returns the receivers."""
