@@ -57,6 +57,7 @@ from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
+from zmtpsniff.analysis.findings.sealed_workers import SealedWorkers
 from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
@@ -113,6 +114,7 @@ class Diagnosis:
             self._requests,
             relays,
             self._sealed,
+            SealedWorkers(timeout_seconds),
             idle,
             Receivers(idle, closings, self._requests),
             Topics(),

@@ -58,6 +58,13 @@ _KNOWN = (
 )
 
 
+def announced_octets(event: Command) -> int | None:
+    """How many octets a side announces in the handshake of CURVE; None if the command is another one."""
+    if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes):
+        return None
+    return len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
+
+
 class _Request(msgspec.Struct, eq=False):
     """A request in boxes."""
 
@@ -225,10 +232,11 @@ class SealedRequests(Inquiry):
 
     def command(self, dossier: Dossier, event: Command) -> None:
         """Learn how much a side announces."""
-        if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes) or dossier.blind:
+        octets = announced_octets(event)
+        if octets is None or dossier.blind:
             return
         announced = self._announced.at(event.flow)
-        announced[event.src] = len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
+        announced[event.src] = octets
         if len(announced) == 2 and len(self._exchanges) < _MOST:
             replier, asker = sorted(announced, key=announced.__getitem__)
             if announced[replier] == _REP and announced[asker] >= _REQ:

@@ -133,7 +133,17 @@ def silent_peers(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int) -> I
             yield from _without_farewell(one, others)
 
 
-def _with_work(one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, now_ns: int) -> Iterator[Claim]:
+def peers_with_work(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int, kind: str) -> Iterator[Claim]:
+    """The claims about those peers of one socket, of that ``kind``, that stopped with work in hand."""
+    for one in peers:
+        if one.is_piled_up() and not one.is_blind:
+            others = [other for other in peers if other is not one and other.until_ns > one.given.since_ns]
+            yield from _with_work(one, others, timeout_ns, now_ns, kind)
+
+
+def _with_work(
+    one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, now_ns: int, kind: str = "ROUTER"
+) -> Iterator[Claim]:
     given, spoken = one.given, one.spoken
     waited_ns, silent_ns = one.until_ns - given.since_ns, one.until_ns - spoken.last_ns
     least_ns = timeout_ns if one.is_open else _GOES_ON_NS
@@ -149,7 +159,7 @@ def _with_work(one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, n
     seen.add(given.since_ns, one.packet, one.flow, given.run)
     before = (
         f"before, it spoke {spoken.said:,} times, after {plural(given.longest_run, 'message')} at the latest; "
-        f"{plural(len(going_on), 'other')} of the same ROUTER still {'does' if len(going_on) == 1 else 'do'}"
+        f"{plural(len(going_on), 'other')} of the same {kind} still {'does' if len(going_on) == 1 else 'do'}"
     )
     words = f"says nothing any more: {count} went to it in {about(waited_ns)}, while others go on"
     if one.closed:
