@@ -121,7 +121,7 @@ def test_a_finding_that_repeats_a_problem_has_its_code(tmp_path: Path) -> None:
     tree: Any = html.fromstring(output.read_text())
     cells = [cell.text_content() for cell in tree.xpath("//table[@data-name='findings']//td")]
     assert cells[0] == "warning no-delimiter"
-    assert cells[4].startswith("A message to or from a REQ or REP socket has no empty frame")
+    assert cells[4].startswith("a message to or from a REQ or REP socket has no empty frame")
 
 
 def test_of_what_passes_a_filter(tmp_path: Path) -> None:

@@ -105,8 +105,10 @@ def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
         rows = [(piece.packet, _row_near(index, piece)) for piece in each.evidence]
         first = Target(rows[0][1] if rows else None)
         often = again(each.count)
-        lines.append(TableLine((f"{each.severity} {escape(each.name)}{often}",), first, getattr(STYLES, each.severity)))
-        for words in (each.summary, each.known, each.advice):
+        lines.append(
+            TableLine((f"{each.severity} {escape(each.heading)}{often}",), first, getattr(STYLES, each.severity))
+        )
+        for words in (each.summary, f"seen: {each.seen}", f"fix: {each.advice}"):
             lines += [TableLine((f"  {line}",), first) for line in wrap(escape(words), _TEXT)]
         lines += [TableLine((f"    packet {packet}",), Target(row)) for packet, row in rows]
     return TableLines(("what is wrong, how that is known, what to do, and packets that show it",), lines)
@@ -177,7 +179,7 @@ def services(index: RecordIndex, records: Sequence[AnyRecord]) -> TableLines:
             f"{record.messages_out:,}", *times,
         )  # fmt: skip
         lines.append(TableLine(cells, Target(None, tuple(flows.get(record.address, ())))))
-    return TableLines(("service", "type", ">peers", ">in", ">out", ">median", ">99 %", ">longest"), lines)
+    return TableLines(("service", "type", ">peers", ">in", ">out", ">p50", ">p99", ">slowest"), lines)
 
 
 def _matches(topic: Octets) -> str:

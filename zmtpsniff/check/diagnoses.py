@@ -94,4 +94,6 @@ class NoFindings(Trial):
     def _offence(self, finding: Finding) -> Offence:
         first = finding.evidence[0] if finding.evidence else None
         packet, flow = (first.packet, first.flow) if first is not None else (None, None)
-        return self.shower.said(f"{finding.severity} {finding.name}: {finding.summary}", packet, flow, finding.first_ns)
+        return self.shower.said(
+            f"{finding.severity} {finding.heading}: {finding.summary}", packet, flow, finding.first_ns
+        )

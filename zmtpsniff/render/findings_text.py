@@ -79,7 +79,7 @@ def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False,
         when = f"{clock.time(time_ns)} " if time_ns is not None else ""
         severity = palette.paint(getattr(palette, one.severity), f"{one.severity:<7}")
         change = f"{_CHANGES[one.state or 'comes']:<5}"
-        line = f"{when}{change} {severity} {escape(one.summary)} [{one.name}]{again(one.count)}"
+        line = f"{when}{change} {severity} {escape(one.summary)} [{one.heading}]{again(one.count)}"
         lines.append(fitted(line, width) + "\n")
     stream.write(encodable(getattr(stream, "encoding", None))("".join(lines)))
 
@@ -89,10 +89,7 @@ def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clo
     head = _wrapped(escape(_said(finding)), columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
     lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
-    known = finding.seen
-    if known[1:2].islower() or known[1:2] == " ":  # no name
-        known = known[0].lower() + known[1:]
-    told = [("seen", f"{known}{_places(finding, clock)}")]
+    told = [("seen", f"{finding.seen}{_places(finding, clock)}")]
     if len(finding.peers) > 1:
         told.append(("by peer", "; ".join(map(_peer, finding.peers))))
     told += [("so", f"{_said(one)}{_places(one, clock)}") for one in effects]
@@ -106,8 +103,7 @@ def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clo
 
 def _said(finding: Finding) -> str:
     """The sentence of a finding, with its code."""
-    certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
-    return f"{finding.summary} [{finding.name}{certainty}]"
+    return f"{finding.summary} [{finding.heading}]"
 
 
 def _led_to(cause: Finding, effect: Finding) -> bool:

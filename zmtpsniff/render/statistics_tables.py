@@ -285,7 +285,7 @@ class _Drawing:
         table = self._table("Finding", ">Count", "What (zmtpsniff diagnose says what to do)")
         for one in findings:
             style = getattr(STYLES, one.severity)
-            name = _lines(f"{one.severity} {one.name}", styles=(style,))
+            name = _lines(f"{one.severity} {one.name}", *one.doubts, styles=(style, style))
             table.add_row(name, _short(one.count), _lines(escape(one.summary)))
         self._show(table)
 

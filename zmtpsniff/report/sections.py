@@ -189,8 +189,7 @@ def columns(titles: str) -> tuple[TableColumn, ...]:
 
 
 def _finding(row: Finding) -> _Cells:
-    certainty = "" if row.certainty == "certain" else f" ({row.certainty})"
-    code = Cell(f"{row.severity} {escape(row.name)}{certainty}", severity=row.severity)
+    code = Cell(f"{row.severity} {escape(row.heading)}", severity=row.severity)
     packets = ", ".join(f"#{each.packet}" for each in row.evidence)
     known = escape(row.seen) + (f"; look at {packets}" if packets else "")
     return code, _count(row.count), _text(row.summary), _text(row.advice), Cell(known)

@@ -59,7 +59,19 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     @property
     def seen(self) -> str:
         """How it is known, behind its name: without the code that the name repeats."""
-        return self.known.removeprefix(f"problem {self.problem}: ")
+        known = self.known.removeprefix(f"problem {self.problem}: ")
+        is_name = known[1:2] != " " and not known[1:2].islower()
+        return known if is_name else known[0].lower() + known[1:]
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """How certain it is, if it is not certain: ``("(likely)",)``."""
+        return () if self.certainty == "certain" else (f"({self.certainty})",)
+
+    @property
+    def heading(self) -> str:
+        """Its name, and how certain it is if it is not certain: ``not-passed-on (likely)``."""
+        return " ".join((self.name, *self.doubts))
 
     @property
     def waits(self) -> bool:
