@@ -468,9 +468,13 @@ class Ways:
         first, before = hop.way.first, hop.before
         if self._in_order or not hop.reply or hop.flow != first.flow or before is None:
             return False
-        lacks_leg = before.stream.dst_host != hop.stream.src_host or (before is first and first.is_passed_on)
-        # The reply that the broker passes back may have overtaken the one that the broker took.
-        return not lacks_leg and not self._may_be_passed_back(first)
+        if not is_loopback(hop.src):  # there no packet overtakes another one
+            is_next = before.stream.dst_host == hop.stream.src_host
+            while before.reply and before.before is not None:
+                before = before.before
+            if before.is_passed_on or not is_next:
+                return False  # the reply that a broker passed back may have overtaken the one that the broker took
+        return not self._may_be_passed_back(first)
 
     def _may_be_passed_back(self, first: Hop) -> bool:
         """Whether a broker sent a request with the envelope of one that nobody saw, and may pass its reply back."""
