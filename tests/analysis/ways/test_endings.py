@@ -92,6 +92,25 @@ def test_jobs_whose_numbers_are_too_short_to_be_found_again_are_not_lost() -> No
     assert [way.ended for way in ways] == [None] * 30 + [Terminus("10.0.2.1:40000", "not-forwarded")]
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+@pytest.mark.parametrize("is_to_the_same", [True, False])
+def test_a_job_without_id_may_go_on_in_a_message_that_nothing_joins(is_sent: bool, is_to_the_same: bool) -> None:
+    """A proxy such as Pushpin's writes requests anew: an id in a path joins the two, and some paths have none."""
+    scene = Scene()
+    scene.connect(1, "10.0.2.1:40000", "10.0.0.1:5555", types=("PULL", "PUSH"))
+    scene.connect(2, "10.0.2.1:40001", "10.0.3.1:5556", types=("PUSH", "PULL"))
+    scene.connect(3, "10.0.2.1:40002", "10.0.4.1:5557", types=("PUSH", "PULL"))
+    for number in range(30):
+        scene.say(1, b"GET /page-%04d" % number, by_server=True)
+        scene.say(2, b"fetch for me /page-%04d" % number)
+    scene.say(1, b"GET /stream", by_server=True)
+    if is_sent:
+        scene.say(2 if is_to_the_same else 3, b"fetch for me /stream")
+    ended = [way.ended for way in scene.ways() if way.legs[0].flow == 1][-1]
+    may_have_gone_on = is_sent and is_to_the_same
+    assert ended == (None if may_have_gone_on else Terminus("10.0.2.1:40000", "not-forwarded"))
+
+
 @pytest.mark.parametrize(
     ("count", "order", "why"),
     [

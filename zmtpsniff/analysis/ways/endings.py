@@ -334,6 +334,8 @@ class Endings:
         longest_ns = None if program.longest_relay_ns < 0 else program.longest_relay_ns
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on or last.number < program.since):
             return None  # a worker has it, and may have no result to send; or it came before the first that went on
+        if way.kind == "job" and program.unjoined_ns >= last.time_ns:
+            return None  # it may have gone on in that message: jobs go on there with an id, and this one may have no id
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         if not last.reply:  # it may wait in a queue behind others that the program answers
             patience_ns = max(patience_ns, _LONGER * program.longest_reply_ns)

@@ -177,6 +177,7 @@ class Stream(msgspec.Struct):
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
     is_proven: bool = False  # guesses have joined its last messages so regularly that chance does not explain it
     is_followed: bool = False  # one of its messages is known to have been passed on or answered, so its ids are known
+    carries_results: bool = False  # of jobs that its sender took: only an id joins the two, for the octets differ
     source: Streak | None = None  # if it carries copies: the socket that most likely took the originals
     last_request: "OpenWay | None" = None  # of a REQ
     begun: "deque[OpenWay] | None" = None  # of a REQ: the last ways that began with its messages

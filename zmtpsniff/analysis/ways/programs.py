@@ -51,6 +51,7 @@ class Program(msgspec.Struct, eq=False):
     reached: int = 0  # the number of the latest job that it passed on
     keeps_order: bool = True  # it has passed on each job before those that came later
     handled: int = 0  # how many messages it passed on or answered
+    unjoined_ns: int = -1  # when it last sent a job that nothing joins to one that it took; negative: never
 
     def has_passed_over(self, job: Hop) -> bool:
         """Whether it passed on a job that came after this one, and always kept their order."""
@@ -119,6 +120,7 @@ class Programs(dict[str, Program]):
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs
         program.handled += other.handled
+        program.unjoined_ns = max(program.unjoined_ns, other.unjoined_ns)
         program.since = min(program.since or other.since, other.since or program.since)
         program.reached += other.reached
         program.keeps_order &= other.keeps_order
@@ -182,6 +184,11 @@ class Programs(dict[str, Program]):
         program.since = min(program.since or job.number, job.number)
         program.keeps_order &= job.number >= program.reached
         program.reached = max(program.reached, job.number)
+
+    def begin_job(self, hop: Hop) -> None:
+        """A program sends a job that comes of none that it took, as far as the octets tell."""
+        if hop.stream.carries_results:
+            self[hop.src].unjoined_ns = hop.time_ns
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others before, if it works on one at a time."""

@@ -554,6 +554,7 @@ class Ways:
         elif asked := self._pushed.answered_by(hop):
             self._answer_pushed(hop, asked)
         else:
+            self.programs.begin_job(hop)
             self._open(OpenWay.begin("job", hop))
         self.programs.take_job(hop)
         self._held.add(hop)
@@ -564,6 +565,7 @@ class Ways:
         is_new, before.is_passed_on = not before.is_passed_on, True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
+        hop.stream.carries_results |= joined == "correlation"
         if is_new and (joined == "body" or not hop.is_guess):
             self.programs.pass_job_on(before)
 
