@@ -92,6 +92,42 @@ def test_jobs_whose_numbers_are_too_short_to_be_found_again_are_not_lost() -> No
     assert [way.ended for way in ways] == [None] * 30 + [Terminus("10.0.2.1:40000", "not-forwarded")]
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_two_brokers_answer_over_a_connection_of_their_own_each(lives: bool) -> None:
+    """The coordinators of LECO sign in, which is answered; later replies come over the DEALER of the other one."""
+    scene = Scene()
+    scene.connect(1, "10.0.2.1:40000", "10.0.0.1:12300", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.0.1:40000", "10.0.2.1:12300", types=("DEALER", "ROUTER"))
+    scene.connect(3, "10.0.3.1:40000", "10.0.0.1:12300", types=("DEALER", "ROUTER"))
+    asked = scene.say(1, b"COORDINATOR", b"sign in")
+    scene.say(1, b"N1", b"welcome", by_server=True, answers=asked)
+    for number in range(20):
+        scene.say(1, b"N1", b"question %d" % number)
+        if lives:
+            scene.say(2, b"N2", b"answer %d" % number)
+            asked = scene.say(3, b"N1", b"question of another one")
+            scene.say(3, b"N1", b"reply", by_server=True, answers=asked)
+    ends = {str(way.ended and way.ended.why) for way in scene.ways() if [leg.flow for leg in way.legs] == [1]}
+    assert ends == {"None" if lives else "not-answered"}
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_router_that_has_no_answer_from_any_dealer_tells_them_something(is_answered: bool) -> None:
+    """Pushpin's proxy sends credits from a ROUTER to a DEALER, and an empty frame in front of them."""
+    scene = Scene()
+    scene.connect(1, "10.0.2.1:40000", "10.0.0.1:7301", types=("ROUTER", "DEALER"))
+    scene.connect(2, "10.0.2.1:40001", "10.0.0.1:7302", types=("SUB", "PUB"))
+    scene.connect(3, "10.0.0.1:40000", "10.0.3.1:5555", types=("DEALER", "ROUTER"))
+    scene.say(3, b"", b"the host asks others, too")
+    for number in range(3):
+        told = scene.say(1, b"", b"credits request-%d" % number)
+        scene.say(2, b"proxy: a part of request-%d" % number, by_server=True)
+        if is_answered and number < 2:
+            scene.say(1, b"", b"thanks", by_server=True, answers=told)
+    (ended,) = [way.ended for way in scene.ways() if way.legs[0].packet == told.packet]
+    assert ended == (Terminus("10.0.0.1:7301", "not-answered") if is_answered else None)
+
+
 @pytest.mark.parametrize("is_sent", [True, False])
 @pytest.mark.parametrize("is_to_the_same", [True, False])
 def test_a_job_without_id_may_go_on_in_a_message_that_nothing_joins(is_sent: bool, is_to_the_same: bool) -> None:

@@ -229,11 +229,18 @@ class Endings:
         asker may be the reply, though nothing joins the two.
         """
         first = way.first
-        if self.has_gap(first.dst) or not first.may_expect_reply or first.answered:
+        if self.has_gap(first.dst) or self._is_told(first) or not first.may_expect_reply or first.answered:
             return True
         if (first.stream.is_late and not first.expects_reply) or any(hop.may_be_answered for hop in way.hops):
             return True
         return len(way.hops) > 1 and way.hops[1].reply  # as it is not answered, the first is a reply, too
+
+    def _is_told(self, first: Hop) -> bool:
+        """Whether a message only tells its receiver something: hardly any of its connection is answered.
+
+        Its receiver must live: a server that hangs answers nothing either.
+        """
+        return first.stream.is_one_way and self._programs[first.dst].sent_ns > first.time_ns
 
     def _given_up_before(self, way: OpenWay) -> Leg | None:
         """The first leg of the request that its client gave up, and sends again with this one, if there is one."""
@@ -265,8 +272,10 @@ class Endings:
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
-        tells = last.stream.src_kind == "DEALER" or first.stream.pushed_forms is not None or first.stream.has_ids
-        if way.kind == "request" and (way.may_need_no_reply or (tells and not first.may_expect_reply)):
+        may_tell = last.stream.src_kind == "DEALER" or last is first or (last.reply and way.hops[1].is_question)
+        tells = may_tell or first.stream.pushed_forms is not None or first.stream.has_ids
+        is_told = self._is_told(first) or (tells and not first.may_expect_reply)
+        if way.kind == "request" and (way.may_need_no_reply or is_told):
             return None  # it may need no reply
         if last.reply and way.hops[1].reply:
             return None  # the first message is a reply, too: its request came before the capture

@@ -50,6 +50,9 @@ MOST_COMPARED = 1024
 _NO_ACCIDENT = 16  # the same observation so often in a row is no chance
 PATIENCE_NS = 60_000_000_000
 """A request waits so long for its reply before it counts as lost."""
+_ONE_WAY = 8  # so many messages to one reply, or more, are no requests
+_MAY_TELL = frozenset({("DEALER", "ROUTER")})  # types of sockets that may tell each other what needs no reply
+_MAY_TELL_ALONE = frozenset({("ROUTER", "DEALER"), ("ROUTER", "ROUTER")})  # likewise, without envelopes of others
 _ANSWERS = 3  # replies that other peers got show that messages of the same kind expect replies
 GUESSES = frozenset({"body", "correlation", "envelope"})
 """Joins that prove nothing where another join is possible."""
@@ -185,6 +188,17 @@ class Stream(msgspec.Struct):
     possible_reply_ns: dict[int, int] = {}
     all_requests: RequestCount = msgspec.field(default_factory=RequestCount)  # from all peers of the same type
 
+    @property
+    def is_one_way(self) -> bool:
+        """Whether hardly any message of a DEALER got a reply on its connection.
+
+        Two brokers may each have a DEALER to the other one: the first message is answered on its connection, and
+        replies to later ones come over the other connection.
+        """
+        own = self.own_requests
+        is_plain = self.src_kind == "DEALER" and not self.shared.uses_delimiter
+        return is_plain and own.asked >= _ONE_WAY * (1 + own.answered)
+
     def note_source(self, before: "Hop") -> None:
         """The next message of this stream most likely comes of the message ``before``."""
         if self.source is None:
@@ -267,16 +281,18 @@ class Hop(msgspec.Struct, eq=False):
 
         Signs are a reply on its connection, and the delimiter that requests have. A DEALER without them may only tell
         its peer something, as peers of 36/ZRE do. The delimiter of a DEALER whose messages nobody answers or passes on
-        is no sign: that may be a worker that says that it is alive. Of a message that was passed on, replies to other
-        peers of the same type are a sign, too.
+        is no sign: that may be a worker that says that it is alive. Nor is the delimiter alone from a ROUTER, if nobody
+        answers: its peer may take messages only, as in Pushpin. Of a message that was passed on, replies to other peers
+        of the same type are a sign, too.
         """
         stream = self.stream
         if stream.pushed_forms is not None or stream.has_ids:
             return self.expects_reply
         if self.expects_reply or stream.own_requests.answered > 0:
             return True
-        may_be_alive = stream.src_kind == "DEALER" and stream.dst_kind == "ROUTER" and not stream.all_requests.answered
-        if self.depth > 0 and (self.is_passed_on or not may_be_alive):
+        kinds = stream.src_kind, stream.dst_kind
+        may_tell = kinds in _MAY_TELL or (kinds in _MAY_TELL_ALONE and self.depth == 1)
+        if self.depth > 0 and (self.is_passed_on or stream.all_requests.answered or not may_tell):
             return True
         return self.is_passed_on and stream.all_requests.others_get_replies(stream.own_requests)
 
