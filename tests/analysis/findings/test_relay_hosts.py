@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import Process
-from tests.analysis.ways.scenes import Scene
+from dissectors.events import Message, Process
+from tests.analysis.findings.diagnoses import diagnose_events
+from tests.analysis.ways.scenes import MS, Scene
 from tests.support.footprint import entries, reachable
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
@@ -117,3 +118,42 @@ def test_of_too_many_open_connections_the_oldest_gives_way() -> None:
     assert host.is_relay
     assert 0 not in host.flows
     assert len(host.flows) < 5000
+
+
+@pytest.mark.parametrize("fault", ["slow", "gone"])
+def test_an_actor_that_signs_in_before_its_broker_asks_it_makes_that_a_broker(fault: str) -> None:
+    """The Coordinator of LECO is one ROUTER for all: names say who gets a message, and ids which one answers which."""
+    client, broker, actor, other = "10.0.0.3:40000", "10.0.0.1:12300", "10.0.0.2:40000", "10.0.0.4:40000"
+    scene = Scene()
+
+    def ask(flow: int, *frames: bytes, by_server: bool = False) -> Message:
+        asked = scene.say(flow, b"\0", *frames, by_server=by_server)
+        asked.expects_reply, asked.socket_type = True, "ROUTER" if by_server else "DEALER"
+        return asked
+
+    def answer(asked: Message, body: bytes, after_ms: float = 1) -> None:
+        by_server = asked.dst == broker
+        reply = scene.say(asked.flow, *asked.frames[:-1], body, by_server=by_server, answers=asked, after_ms=after_ms)
+        reply.paired, reply.expects_reply, reply.socket_type = "id", False, "ROUTER" if by_server else "DEALER"
+
+    for flow, address in ((1, client), (2, actor), (3, other)):
+        scene.connect(flow, address, broker, types=("DEALER", "ROUTER"))
+        answer(ask(flow, b"COORDINATOR", b"id-%04d" % flow, b"sign in"), b"welcome")
+    for number in range(40):
+        if number == 30 and fault == "gone":
+            scene.close(2)
+        asked = ask(1, b"actor", b"call-%04d" % number, b"value?")
+        if number < 30 or fault != "gone":
+            passed = ask(2, *asked.frames[1:], by_server=True)  # type: ignore[arg-type]
+            answer(passed, b"%d" % number, 400 if number % 10 == 9 and fault == "slow" else 2)
+            answer(asked, b"%d" % number)
+        else:
+            scene.now_ns += 200 * MS
+        answer(ask(3, b"COORDINATOR", b"mine-%04d" % number, b"pong"), b"pong")
+    scene.now_ns += 10_000 * MS
+    answer(ask(3, b"COORDINATOR", b"mine-last", b"pong"), b"pong")
+    (found,) = [one for one in diagnose_events(scene.events) if one.severity != "note"]
+    assert (found.code, found.endpoints[0]) == {
+        "slow": ("replies-slow", actor), "gone": ("request-unanswered", broker)
+    }[fault]  # fmt: skip
+    assert (f"since {actor} closed the connection" in found.summary) == (fault == "gone")

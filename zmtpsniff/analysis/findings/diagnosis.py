@@ -77,6 +77,7 @@ _EARLY = 1000  # subscriptions that are held of one connection while its types a
 _EARLY_MESSAGES = 64  # messages that are held of one
 _EARLY_OCTETS = 65_536  # octets of these
 _LOOKED_AT = 1000  # messages of a late connection that may show what its sockets are
+_SIGNS_IN = 8  # requests of a peer that its ROUTER answers, before the ROUTER asks the peer
 _EARLY_FLOWS = 1000  # connections of which messages are held
 
 
@@ -129,6 +130,9 @@ class Diagnosis:
             Violations(relays, self._requests),
             Vantage(),
         ]
+        self._asked_first: Ledger[int, int] = Ledger(
+            int
+        )  # by flow: how many replies a ROUTER gave, while it asked nothing
         self._compares = not sampled
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
@@ -213,19 +217,26 @@ class Diagnosis:
     def _look_for_ids(self, messages: Sequence[Message]) -> None:
         """Messages of a ROUTER without envelopes have come. If an id pairs one with a request, the ROUTER asks.
 
-        Its program may ask for others, so it is followed from then on.
+        Its program may ask for others, so it is followed from then on. The peer may ask first, to sign in: the replies
+        of the ROUTER to so few requests tell nothing.
         """
         for message in messages:
-            if message.paired == "id":
-                self._stop_looking_for_ids(message.flow)
-                if not self._relays.follows(message.flow) and message.socket_type != "ROUTER":
-                    self._relays.add_asker(message)
-                    self._follow_earlier()
-                return
+            if message.paired != "id":
+                continue
+            flow = message.flow
+            if message.socket_type == "ROUTER" and self._asked_first.at(flow) < _SIGNS_IN:
+                self._asked_first[flow] += 1
+                continue
+            self._stop_looking_for_ids(flow)
+            if not self._relays.follows(flow) and message.socket_type != "ROUTER":
+                self._relays.add_asker(message)
+                self._follow_earlier()
+            return
 
     def _stop_looking_for_ids(self, flow: int) -> None:
         if self._look_for_ids in self._listeners.get(flow, ()):
             self._remove_listener(flow, self._look_for_ids)
+            self._asked_first.pop(flow, None)
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
         """Take messages in columns. Listeners get those that they want one by one. The result is that of take()."""

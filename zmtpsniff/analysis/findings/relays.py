@@ -24,7 +24,7 @@ counted for each look, and forgotten behind it: they may still end well.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
@@ -670,10 +670,13 @@ class Relays(Inquiry):
             return  # not all that has an id asks for something
         if self._is_unreached(place, seen.first_ns or 0):
             return
-        others = f", while it answered {place.passed:,}" if place.passed_ns > (seen.first_ns or 0) else ""
+        begun_ns = seen.first_ns or 0
+        others = f", while it answered {place.passed:,}" if place.passed_ns > begun_ns else ""
+        left = [peer for at_ns, _, peer in self._departures(place, begun_ns) if at_ns >= begun_ns - _SETTLED_NS]
+        since = f", since {listed(left)} closed the connection" if left else ""
         yield Claim(
             "request-unanswered",
-            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}; {_wait(lost.waits)}",
+            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(lost.waits)}",
             "the ways of the requests end there, and who had asked waited in vain",
             seen,
             [place.at],
@@ -684,12 +687,16 @@ class Relays(Inquiry):
 
     def _gone_peers(self, place: RelayPlace, begun_ns: int) -> dict[str, str]:
         """The peers of a place, each with the socket there, if all had gone when it began to lose messages."""
+        gone = list(self._departures(place, begun_ns))
+        return {peer: mine for _, mine, peer in gone} if len(gone) == len(place.asks) else {}
+
+    def _departures(self, place: RelayPlace, begun_ns: int) -> Iterator[tuple[int, str, str]]:
+        """The peers of a place that had gone when it began to lose messages: when, the socket there, and the peer."""
         for (mine, peer), kind in place.asks.items():
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
             again_ns = max(self._met.get(key, 0) for key in ((mine, kind), (host_of(mine), peer)))
-            if not closed_ns or closed_ns > begun_ns + STOPPED_NS or again_ns > closed_ns:
-                return {}
-        return {peer: mine for mine, peer in place.asks}
+            if 0 < closed_ns <= begun_ns + STOPPED_NS and again_ns <= closed_ns:
+                yield closed_ns, mine, peer
 
     def _last_workers(self, gone: dict[str, str], fate: str, seen: Occurrences, lost: Losses) -> Claim:
         """The claim that the last workers of a socket closed their connections; ``fate`` tells of the messages."""
