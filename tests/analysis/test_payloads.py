@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import zmtpsniff
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import BatchSide, MessageBatch, single_messages
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, Payload, Problem
 from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
@@ -172,6 +173,24 @@ def test_messages_in_columns_are_asked_about_like_objects(late: bytes) -> None:
     assert [len(part) for part in parts[1:3]] == [1, 1]
     told = [event for event in found if isinstance(event, Problem) or (isinstance(event, Message) and event.payload)]
     assert bool(told) == (late != b"other")
+
+
+@pytest.mark.parametrize("late", [b"mine", b"x", b"other"])
+@pytest.mark.parametrize("together", [1, 50, 10_000])
+def test_columns_between_other_events_are_asked_about_like_objects(late: bytes, together: int) -> None:
+    """Other messages cut a batch into parts: of its own connection, or of one that may have a protocol, too."""
+    side = [BatchSide(1, "10.0.0.1:43210", "10.0.0.2:5555", None, True, True, True)]
+    bodies = [b"other"] * 2800 + [late] * 2200  # the first that is asked about is an object
+    whole = batch_of([(0, [body], 0, (0, 1, 0), 0, (0, 1, 0), 1) for body in bodies], side)
+    events: list[Any] = []
+    for at in range(0, len(bodies), 2):
+        place = PLACE if at % 4 else (0, 1, 2, "10.0.0.3:4", "10.0.0.2:5555")
+        events += [whole.part(at, at + 2), Message(*place, [bodies[at]])]
+    in_columns, as_objects = Payloads([Raises(), Counts()]), Payloads([Raises(), Counts()])
+    parts = [in_columns.take(events[at : at + together]) for at in range(0, len(events), together)]
+    expected = as_objects.take(single_messages(deepcopy(events)))
+    assert single_messages([*chain.from_iterable(parts)]) == expected
+    assert sum(isinstance(event, MessageBatch) for event in chain.from_iterable(parts)) > 100
 
 
 def test_port_forces_a_dissector() -> None:

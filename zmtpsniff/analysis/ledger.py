@@ -37,8 +37,10 @@ class Ledger(OrderedDict[Key, Value]):
 
     def renew(self, key: Key, entry: Value) -> None:
         """Remember an entry, which is the newest from now on."""
-        self[key] = entry
+        _set(self, key, entry)
         self.move_to_end(key)
+        if len(self) > self._limit:
+            self.popitem(last=False)
 
     def at(self, key: Key) -> Value:
         """The entry of a key, which is the newest from now on."""

@@ -1,7 +1,6 @@
 """Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, groupby
 from typing import Any
 
 import msgspec
@@ -141,11 +140,27 @@ class Payloads:
         if not has_batches(events):
             yield from self._objects(events)
             return
-        for is_batch, some in groupby(events, lambda event: isinstance(event, MessageBatch)):
+        part: list[Any] = []
+        count = 0  # of events in the part, each message of a batch for itself
+        for event in events:
+            is_batch = isinstance(event, MessageBatch)
+            size = len(event) if is_batch else 1
+            joins = size <= -(self._seen + count) % _RARELY
+            # Events of the part so far make no dissector want a batch that leaves, unless one of them is asked about.
             if is_batch:
-                yield from chain.from_iterable(map(self._opened, some))
+                joins = joins and self._seen % _RARELY > 0 and all(map(self._leaves, event.senders))
+            if part and not joins:
+                yield part
+                self._seen += count
+                part, count = [], 0
+            if is_batch and not joins:
+                yield from self._opened(event)
             else:
-                yield from self._objects([*some])
+                part.append(event)
+                count += size
+        if part:
+            yield part
+            self._seen += count
 
     def _objects(self, events: list[Any]) -> Iterator[list[Any]]:
         """The parts of events that are no columns."""
@@ -159,10 +174,6 @@ class Payloads:
     def _opened(self, batch: MessageBatch) -> Iterator[list[Any]]:
         """The parts of messages in columns."""
         begin, size = 0, len(batch)
-        if size <= -self._seen % _RARELY and all(map(self._leaves, batch.senders)):
-            self._seen += size
-            yield [batch]
-            return
         while begin < size:
             ahead = -self._seen % _RARELY
             most = _TOGETHER

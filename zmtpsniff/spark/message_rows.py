@@ -197,10 +197,18 @@ class Messages:
             "part": integer_column(self.parts).cast(pa.int64()),
             "size": sizes_of(frames),
             "frames": frames,
-            "body_hash": pa.array(map(self.hashes.get, range(len(times))), pa.binary()) if self.hashes else None,
+            "body_hash": self._hashes(len(times)),
             "topic": self._topics(frames, pa.array([kind in WITH_TOPICS for kind in types]).take(codes)),
             **self.relations.columns(origin, self.most),
         }
+
+    def _hashes(self, count: int) -> pa.Array | None:
+        """The hashes of so many messages, most of which have none; None if none has one."""
+        if not self.hashes:
+            return None
+        places = np.full(count, -1, np.int32)
+        places[list(self.hashes)] = range(len(self.hashes))
+        return pa.array(self.hashes.values(), pa.binary()).take(pa.array(places, mask=places < 0))
 
     def _topics(self, frames: pa.Array, have: pa.Array) -> pa.Array | None:
         """The first frames of those messages that ``have`` topics, as text; None if there are none, or no bodies."""

@@ -85,7 +85,9 @@ class OctetsBuilder:
         data = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends, octets])
         if self.others:
             others = self.others.values()
-            mask = pa.array([at in self.others for at in range(len(data))])
+            is_other = np.zeros(len(data), bool)
+            is_other[list(self.others)] = True
+            mask = pa.array(is_other)
             known = [one.data[: self._most] if isinstance(one, Cut) else None for one in others]
             data = pc.replace_with_mask(data, mask, pa.array(known, pa.binary()))
             sent = [None if one is None else min(one.length, MOST) for one in others]
