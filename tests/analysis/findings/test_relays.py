@@ -786,6 +786,26 @@ def test_a_gap_that_is_found_later_may_hold_what_a_broker_passed_on(gap: str) ->
     assert [(one.severity, one.count) for one in found] == [("note" if gap else "error", 1)]
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_hole_excuses_what_was_slow_in_its_time(is_elsewhere: bool) -> None:
+    """A broker held some messages for long. Octets are missing each time, or only at other times."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.9:40000", "10.0.0.1:5556", types=("REP", "DEALER"))
+    scene.connect(2, "10.0.2.2:40000", "10.0.0.1:5555", types=("REQ", "ROUTER"))
+    for place in range(200):
+        asked = scene.say(2, b"", b"%d" % place, after_ms=500)
+        is_slow = place % 20 == 10
+        if is_slow != is_elsewhere:
+            gap = scene.now_ns, 1, 1, "10.0.0.1:5556", "10.0.0.9:40000"
+            scene.events.append(Problem("error", "capture-gap", "", *gap, since_ns=scene.now_ns))
+        inner = scene.say(1, b"\0id02", b"", b"%d" % place, by_server=True, after_ms=300 if is_slow else 1)
+        scene.say(1, b"\0id02", b"", b"%d done" % place, answers=inner)
+        scene.say(2, b"", b"%d done" % place, by_server=True, answers=asked)
+    (found,) = [one for one in diagnose_events(scene.events) if one.code == "replies-slow"]
+    assert found.severity == ("warning" if is_elsewhere else "note")
+    assert "10.0.0.1:5555" in found.summary
+
+
 def test_each_of_many_workers_is_compared_with_some(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, compared, count = Scene(), 0, 400
     does_the_same = RelayPlace.does_the_same

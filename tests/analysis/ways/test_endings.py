@@ -70,6 +70,58 @@ def test_holes_in_the_capture_explain_all() -> None:
     assert last(scene).ended is None
 
 
+@pytest.mark.parametrize(
+    ("since_ms", "until_ms", "found_ms", "why"),
+    [
+        (0, 1, None, "not-forwarded"),
+        (900, 1000, None, None),  # before the message, up to when it may have gone on
+        (1005, 1100, None, None),
+        (3000, 3100, None, "not-forwarded"),
+        (None, 3100, None, None),  # at any time before
+        (900, 950, 1100, None),  # what followed could not be read at first
+    ],
+)
+def test_a_hole_explains_what_passed_in_its_time(
+    since_ms: int | None, until_ms: int, found_ms: int | None, why: str | None
+) -> None:
+    """Octets between the broker and its worker are missing, when nothing was there or when a message may have been."""
+    scene = broker()
+    for _ in range(60):
+        request(scene)
+    scene.say(1, b"", b"lost", after_ms=1000 - scene.now_ns // MS)
+    scene.say(1, b"", b"later", after_ms=4000)
+    since_ns = None if since_ms is None else since_ms * MS
+    place = 1, 2, BACK, WORKER
+    scene.events.append(Problem("error", "capture-gap", "", until_ms * MS, *place, since_ns=since_ns))
+    if found_ms is not None:
+        scene.events.append(Problem("note", "frames-found-again", "", found_ms * MS, *place))
+    lost = next(way for way in scene.ways() if way.legs[0].time_ns == 1000 * MS)
+    assert (lost.ended and lost.ended.why) == why
+
+
+def test_a_reply_that_follows_a_hole_may_answer_any_request() -> None:
+    """Nothing tells two requests of one client apart. Then it is not known which of them has no reply."""
+    scene = broker()
+    for _ in range(20):
+        request(scene)
+    place = scene.now_ns, 1, 2, WORKER, BACK
+    scene.events.append(Problem("error", "capture-gap", "", *place, since_ns=scene.now_ns))
+    scene.say(1, b"", b"the same", after_ms=1000)
+    scene.say(2, ID, b"", b"the same", by_server=True)
+    scene.say(2, ID, b"", b"the same", by_server=True)
+    scene.say(2, ID, b"", b"reply")
+    assert not any(way.ended for way in scene.ways(wait_ms=20_000))
+
+
+def test_holes_that_are_too_many_may_be_anywhere() -> None:
+    endings = Endings(Programs())
+    for number in range(1000):
+        endings.see_hole(number, number, "10.0.0.1")
+        assert not endings.has_hole("10.0.0.1:5555", 2000, 3000)
+    endings.see_hole(1, 1, "10.0.0.1")
+    assert endings.has_hole("10.0.0.1:5555", 2000, 3000)
+
+
 def test_a_broker_whose_other_workers_are_not_captured_is_not_accused() -> None:
     scene = broker()
     asked = scene.say(1, b"", b"to another worker")
@@ -284,8 +336,12 @@ def test_messages_that_come_long_behind_later_ones(late_ms: int, is_late: bool) 
     scene.say(2, b"late", after_ms=-late_ms)
     ways = Ways()
     ways.take(scene.events)
-    assert not ways.endings.is_delayed("10.0.0.1:40000")
-    assert ways.endings.is_delayed("10.0.0.2:40000") == is_late
+    late = scene.events[-1]
+    assert isinstance(late, Message)
+    time_ns = late.time_ns
+    assert not ways.endings.has_delay("10.0.0.1:40000", 0, 1 << 62)
+    assert ways.endings.has_delay("10.0.0.2:40000", time_ns, time_ns) == is_late
+    assert not ways.endings.has_delay("10.0.0.2:40000", 0, time_ns - 1)
 
 
 def test_of_very_many_hosts_with_holes_it_is_not_known_which() -> None:

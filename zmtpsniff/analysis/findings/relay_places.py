@@ -56,6 +56,7 @@ class SlowPassage(NamedTuple):
     words: str  # the work of the program
     ends: tuple[str, str]  # the sockets of the leg as which it was passed on
     shared: SharedFacts  # of the connection over which it came
+    until_ns: int  # when it was passed on
 
     @property
     def is_work(self) -> bool:
@@ -175,7 +176,7 @@ class RelayPlace:
             waiting = host_of(taken.src if asks else passed.dst)
             slow = SlowPassage(
                 own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _work_in_words(one), (passed.src, passed.dst),
-                taken.stream.shared,
+                taken.stream.shared, passed.time_ns,
             )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:

@@ -464,10 +464,12 @@ class Relays(Inquiry):
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
             known += "; the next one took nothing then"
-        if self._ways.endings.has_gap(place.at):
+        endings = self._ways.endings
+        clear = [one for one in slowest if not endings.has_hole(place.at, one.time_ns, one.until_ns)]
+        if not clear:
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
-        elif self._ways.endings.is_delayed(place.at):
+        elif all(endings.has_delay(place.at, one.time_ns, one.until_ns) for one in clear):
             severity = "note"
             known += "; packets are missing there, so that some of its messages were known late"
         if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):

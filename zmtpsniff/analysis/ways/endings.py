@@ -10,9 +10,10 @@ before anything is said, and each exclusion that is not safe counts as if it hel
 1. *The message never arrived*: TCP sent it again and again, and nobody acknowledged it: ``not-taken``.
 2. *The end is the goal*: the reply has come back to the first sender, or a publication has its subscriber, or a message
    may need no reply.
-3. *The capture may lack the rest*: octets of the receiver's host are missing, or a later message came before this one.
-   So it is, too, if the host has connections from before the capture: what it sent before their first frames were found
-   is missing, and a program that has passed on or answered few messages may use a connection that never was found.
+3. *The capture may lack the rest*: a later message came before this one, or octets of the receiver's host are missing
+   that passed between the message and the time until when it may have gone on. So it is, too, if the host has
+   connections from before the capture: what it sent before their first frames were found is missing, and a program that
+   has passed on or answered few messages may use a connection that never was found.
 4. *The receiver closed the connection* while it had the message: ``closed``.
 5. *The message is a reply*: its receiver is a broker. The asker had closed (``reply-to-nobody``), or the broker did not
    pass the reply back (``reply-not-forwarded``). A request whose asker closed before it can have had a reply is
@@ -42,6 +43,7 @@ _DELAY_NS = 100_000_000  # a message that comes here so late may make a program 
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4  # so many times the longest time that a program ever took, it may take once more
 _HOSTS = 10_000  # of which the capture may lack messages
+_TIMES = 1000  # of one host
 _MUCH_DISORDER = 10  # so many messages that came behind later ones are no exceptions
 _COPIES = 2  # so often must TCP send octets again that never arrived
 _AGAIN_NS = 10_000_000_000  # a client that gives a request up asks again within this time
@@ -56,6 +58,30 @@ class _LateHost(msgspec.Struct):
     others_begin_ns: int = 0  # likewise, on all but the last
 
 
+class _Times:
+    """Times, by host; without number if there are too many, or if one is not known."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, list[tuple[int, int]] | None] = {}
+
+    def add(self, host: str, since_ns: int | None, until_ns: int) -> None:
+        """Add a time; None if it is not known since when."""
+        times = self._times.setdefault(host, []) if len(self._times) < _HOSTS else None
+        if times is None:
+            return
+        if since_ns is None or len(times) == _TIMES:
+            self._times[host] = None
+        else:
+            times.append((since_ns, until_ns))
+
+    def meet(self, host: str, since_ns: int, until_ns: int) -> bool:
+        """Whether one of a host's times may overlap with this one."""
+        if len(self._times) == _HOSTS and host not in self._times:
+            return True
+        times = self._times.get(host, [])
+        return times is None or any(begin <= until_ns and since_ns <= end for begin, end in times)
+
+
 class Endings:
     """Makes the record of a way that is over."""
 
@@ -64,12 +90,13 @@ class Endings:
         self._programs = programs
         self._blind: set[str] = set()  # hosts of which the capture may lack messages
         self._gaps: set[str] = set()  # those of them with a connection that lacks octets in the middle
+        self._holes = _Times()  # when octets of such a host may have passed that the capture lacks
         self._is_blind = False  # packets of any host may be missing
         self._late_hosts: Ledger[str, _LateHost] = Ledger(_LateHost)  # by name
         self._until_ns = 0  # the time up to which the capture has come
         self.interruptions = Interruptions()
         self.sees_all = True  # the capture lacks nothing
-        self._delayed: set[str] = set()  # hosts whose messages came here long behind later ones
+        self._delays = _Times()  # from when a message of a host was sent until it came here, long behind later ones
         self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
         self._is_disordered = False
         self.knows_acknowledged = False  # legs say when they were acknowledged
@@ -88,6 +115,15 @@ class Endings:
             self._gaps.clear()
             hosts = ()
         self._is_blind = self._is_blind or not hosts
+
+    def see_hole(self, since_ns: int | None, until_ns: int, *hosts: str) -> None:
+        """Octets between these hosts are missing that passed in this time; None if it is not known since when."""
+        for host in hosts:
+            self._holes.add(host, since_ns, until_ns)
+
+    def has_hole(self, address: str, since_ns: int, until_ns: int) -> bool:
+        """Whether the capture may lack octets of the host of a socket that passed in this time."""
+        return self._is_blind or self._holes.meet(host_of(address), since_ns, until_ns)
 
     def begin_late(self, flow: int, host: str, time_ns: int) -> None:
         """The first frame is found of what a host sent on a connection from before the capture."""
@@ -114,8 +150,8 @@ class Endings:
         """
         hop.is_overtaken = True
         self._overtaken += self.sees_all
-        if by_ns >= _DELAY_NS and not hop.stream.is_late and len(self._delayed) < _HOSTS:
-            self._delayed.add(host_of(hop.src))
+        if by_ns >= _DELAY_NS and not hop.stream.is_late:
+            self._delays.add(host_of(hop.src), hop.time_ns, hop.time_ns + by_ns)
 
     def disorder(self) -> None:
         """A problem says that the packets are out of order, or that clocks differ."""
@@ -141,15 +177,16 @@ class Endings:
         may_ask = late.has_several and program.longest_relay_ns < 0 and not program.passed_jobs
         goes_elsewhere = hop.stream.sends == "publication" and hop.flow == late.flow
         is_early = hop.time_ns < (late.others_begin_ns if goes_elsewhere else late.begins_ns)
-        return may_ask or is_early or self.has_gap(hop.dst) or not (program.is_known and hop.stream.is_followed)
+        may_lack_it = self.has_hole(hop.dst, hop.time_ns, hop.time_ns + self._patience_ns(hop))
+        return may_ask or is_early or may_lack_it or not (program.is_known and hop.stream.is_followed)
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
         return self._is_blind or host_of(address) in self._gaps
 
-    def is_delayed(self, address: str) -> bool:
-        """Whether messages of the host of a socket came here so late that others may have taken their places."""
-        return host_of(address) in self._delayed
+    def has_delay(self, address: str, since_ns: int, until_ns: int) -> bool:
+        """Whether a message that a host sent in this time came here so late that others may have taken its place."""
+        return self._delays.meet(host_of(address), since_ns, until_ns)
 
     def may_hide_others(self, one: Passage) -> bool:
         """Whether a program may have waited for others in the time of a passage, which then is not its own time.
@@ -318,7 +355,8 @@ class Endings:
         if not (last.reply and hides_next):
             return hides_next
         waiting = self._waiting_for(way, last)
-        return self.has_gap(last.dst) or not waiting or not waiting[-1].stream.own_requests.answered
+        lacks_it = self.has_hole(last.dst, last.time_ns, last.time_ns + self._patience_ns(last))
+        return lacks_it or not waiting or not waiting[-1].stream.own_requests.answered
 
     def _is_unreached(self, hop: Hop | None) -> bool:
         """Whether a message never arrived: TCP sent it again and again, and nobody acknowledged it.
@@ -345,9 +383,7 @@ class Endings:
             return None  # a worker has it, and may have no result to send; or it came before the first that went on
         if way.kind == "job" and program.unjoined_ns >= last.time_ns:
             return None  # it may have gone on in that message: jobs go on there with an id, and this one may have no id
-        patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
-        if not last.reply:  # it may wait in a queue behind others that the program answers
-            patience_ns = max(patience_ns, _LONGER * program.longest_reply_ns)
+        patience_ns = self._patience_ns(last)
         closed_ns, closer = last.stream.shared.closed_ns, last.stream.shared.closer
         closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None
         if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):
@@ -359,6 +395,15 @@ class Endings:
         if self._shown_ns(last) < patience_ns and not (way.kind == "job" and program.has_passed_over(last)):
             return "capture-ended"
         return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
+
+    def _patience_ns(self, hop: Hop) -> int:
+        """How long the receiver of a message may take to pass it on, or to answer it."""
+        program = self._programs[hop.dst]
+        longest_ns = program.longest_relay_ns
+        patience_ns = _RECENT_NS if longest_ns < 0 else max(_LONGER * longest_ns, _AT_ONCE_NS)
+        if hop.reply:
+            return patience_ns
+        return max(patience_ns, _LONGER * program.longest_reply_ns)  # it may wait behind others that it answers
 
     @staticmethod
     def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:

@@ -80,6 +80,10 @@ class WayConnection(msgspec.Struct, eq=False):
             self.last_asked = hop
         elif hop.stream.src_kind == "REQ":
             return
+        self.see_possible_reply(hop)
+
+    def see_possible_reply(self, hop: Hop) -> None:
+        """A message may be the reply to any request of the other side that waits, though nothing joins the two."""
         asker = self.streams.get(hop.dst)
         if asker is not None:
             asker.possible_reply_ns[hop.depth] = max(asker.possible_reply_ns.get(hop.depth, 0), hop.time_ns)

@@ -126,6 +126,8 @@ class Ways:
         self._first_copies = FirstCopies()
         # By the client's host and the server: the last requests of clients that closed their connections.
         self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
+        # By flow and sender: the time of the last octets before those that were found missing last.
+        self._gap_since_ns: Ledger[tuple[int, str], int] = Ledger(int)
         self.jumps = ForwardJumps()  # of the clock of the capture; all times in here are without them
         self._now_ns = 0
 
@@ -189,8 +191,21 @@ class Ways:
             if event.flow is not None and event.src is not None and event.time_ns is not None and not has_gap:
                 self.endings.begin_late(event.flow, host_of(event.src), event.time_ns)
             connection = None if event.flow is None else self.connections.get(event.flow)
-            if connection is not None and has_gap:
-                connection.has_gap = True
+            if has_gap:
+                self._see_hole(event, hosts)
+                if connection is not None:
+                    connection.has_gap = True
+
+    def _see_hole(self, event: Problem, hosts: Sequence[str]) -> None:
+        """Learn when the octets passed that are missing; where frames are found again, what came until then is, too."""
+        side = event.flow or 0, event.src or ""
+        since_ns = event.since_ns
+        if event.code == "frames-found-again":
+            since_ns = self._gap_since_ns.get(side)
+        elif since_ns is not None:
+            self._gap_since_ns[side] = since_ns
+        if event.time_ns is not None:
+            self.endings.see_hole(since_ns, event.time_ns, *hosts)
 
     def end_connection(self, event: Connection) -> None:
         """A connection is over whose messages came here."""
@@ -691,7 +706,10 @@ class Ways:
             reply.way.add(hop, reply, "body", certain=False, reply=True)
             self._note_answered_by(hop)
         elif not hop.stream.is_late and (is_paired or hop.stream.src_kind == "REP"):
-            hop.reply = True  # to a request that was sent before this connection was followed
+            hop.reply = True  # to a request that was sent before this connection was followed, or that is missing
+            if self.connections[hop.flow].has_gap:
+                hop.measure_envelope()
+                self.connections[hop.flow].see_possible_reply(hop)
             self._open(OpenWay.begin("request", hop))
         return hop.reply
 
