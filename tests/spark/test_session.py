@@ -101,17 +101,11 @@ options = {name: bean.getVMOption(name).getValue() for name in sys.argv[2].split
 print(json.dumps([settings, options]))
 """
 OURS = (
-    {
-        "spark.ui.enabled": "false",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-    },
+    {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
     {"Tier4InvocationThreshold": "50000", "Tier4CompileThreshold": "150000"},
 )
 THEIRS = (
-    {
-        "spark.ui.enabled": "true",
-        "spark.python.sql.dataFrameDebugging.enabled": "true",
-    },
+    {"spark.ui.enabled": "true", "spark.ui.showConsoleProgress": "true"},
     {"Tier4InvocationThreshold": "7000", "Tier4CompileThreshold": "150000"},
 )
 JAVA_OPTIONS = "-XX:Tier4InvocationThreshold=7000"

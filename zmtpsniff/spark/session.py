@@ -38,9 +38,8 @@ _SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # needed by any run of ours
 
 # Settings of a Spark that we start, unless its user has set them (spark-defaults.conf).
 _DEFAULTS = {
-    "spark.ui.enabled": "false",
+    "spark.ui.enabled": "false",  # a page of a run on a port of this machine, which is gone when the run is over
     "spark.ui.showConsoleProgress": "false",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
     "spark.executorEnv.PYTHONSAFEPATH": "1",  # a file of the current folder hides no module from workers
 }
 
