@@ -30,8 +30,8 @@ def make_views(session: "SparkSession", folder: str) -> dict[str, "DataFrame"]:
         frame.createOrReplaceTempView(f"all_{table}")
     for name, query in views(unnest="explode").items():
         session.sql(query).createOrReplaceTempView(name)
-    for name in WORTH_KEEPING:
-        session.catalog.cacheTable(name)  # once it is asked for
+    for name in WORTH_KEEPING if store.paths("ways") else WORTH_KEEPING[:1]:  # the others are made of ways
+        session.catalog.cacheTable(name)  # computed once, when it is asked for; to plan that takes half a second
     return {table: session.table(table) for table in TABLES}
 
 
