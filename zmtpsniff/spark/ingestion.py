@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import can_open
 from zmtpsniff.spark import job
-from zmtpsniff.spark.open_states import LOST, OPEN, STATES, series_with
+from zmtpsniff.spark.open_states import LOST, OPEN, STATES
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
@@ -132,18 +132,18 @@ class Base:
         self.lost = lost
         self._number = store.last_commit().number
         self.known = known_files(store.captures())
-        self._states = store.paths(STATES)
+        self._states = store.dataset(STATES, store.opened(STATES))
 
     def series_with(self, wanted: "pc.Expression") -> set[str]:
         """The series with such rows of states."""
-        return series_with(self.store.location, self._states, wanted)
+        return set(self._states.to_table(["series"], filter=wanted).column("series").unique().to_pylist())
 
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
         """Dissect shards and commit the results. Returns how many rows these have.
 
         Raises ConflictError and UnreadableStatesError.
         """
-        outcomes = job.run(session, Job(self.store.location, self._states, options), shards)
+        outcomes = job.run(session, Job(self.store.location, self._states.files, options), shards)
         unreadable = {series for one in outcomes for series in one.unreadable} - self.lost
         if unreadable:
             raise UnreadableStatesError(unreadable)

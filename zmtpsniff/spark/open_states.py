@@ -92,17 +92,6 @@ class StateRow(NamedTuple):
 _State = TypeVar("_State", State, SeriesState)
 
 
-def _dataset(folder: str, files: Sequence[str]) -> FileSystemDataset:
-    system, path = file_system(folder)
-    paths = [f"{path}/{STATES}/{name}" for name in files]
-    return FileSystemDataset.from_paths(paths, schema=SCHEMA, format=ParquetFileFormat(), filesystem=system)
-
-
-def series_with(folder: str, files: Sequence[str], wanted: pc.Expression) -> set[str]:
-    """The series with such rows in files of the tables' folder: LOST or OPEN ones."""
-    return set(_dataset(folder, files).to_table(["series"], filter=wanted).column("series").unique().to_pylist())
-
-
 class ShardStates:
     """The states of a series, in a database on disk that goes with this."""
 
@@ -114,7 +103,10 @@ class ShardStates:
         self._rows.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}")
         self._rows.execute("CREATE TABLE states (name BLOB PRIMARY KEY, over_ns, flow, last, state)")
         wanted = pc.field("series") == series
-        for batch in _dataset(folder, files).to_batches(
+        system, path = file_system(folder)
+        paths = [f"{path}/{STATES}/{name}" for name in files]
+        states = FileSystemDataset.from_paths(paths, schema=SCHEMA, format=ParquetFileFormat(), filesystem=system)
+        for batch in states.to_batches(
             columns=SCHEMA.names[1:], filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
         ):
             self._insert(list(zip(*(column.to_pylist() for column in batch.columns), strict=True)))

@@ -211,23 +211,18 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _when_and_where(times_ns: Sequence[int | None], packets: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
-    """The columns of events' times and packets, if they are of a packet."""
+def _wire(events: list[Any], packets: Sequence[PacketName], origin: RowOrigin, **same: str) -> dict[str, Any]:
+    """The columns of every event from the wire, null for some problems; all rows share the values ``same``."""
     return {
+        "conn_id": [None if event.flow is None else origin.conn_ids[event.flow].name for event in events],
         "file": text_column([None if one is NOWHERE else origin.files.get(one.file, "") for one in packets]),
         "packet": pa.array([one.number or None for one in packets], pa.int64()),
         "offset": pa.array([one.offset or None for one in packets], pa.int64()),
-        **time_columns(number_column(times_ns), origin),
+        **time_columns(number_column([event.time_ns for event in events]), origin),
+        **address_columns("src", [event.src for event in events]),
+        **address_columns("dst", [event.dst for event in events]),
+        **{name: repeated_column(value, len(events)) for name, value in same.items()},
     }
-
-
-def _wire(events: list[Any], packets: Sequence[PacketName], origin: RowOrigin, **same: str) -> dict[str, Any]:
-    """The columns of every event from the wire, null for some problems; all rows share the values ``same``."""
-    names = [None if event.flow is None else origin.conn_ids[event.flow].name for event in events]
-    found = _when_and_where([event.time_ns for event in events], packets, origin)
-    found |= address_columns("src", [event.src for event in events])
-    found |= address_columns("dst", [event.dst for event in events])
-    return found | {"conn_id": names} | {name: repeated_column(value, len(events)) for name, value in same.items()}
 
 
 def _of_connections(events: list[Connection], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
