@@ -1,6 +1,6 @@
 """Measure ``zmtpsniff spark ingest`` on a fleet's captures beside ``read`` in a single process, and write the table.
 
-    python benchmarks/spark.py [--before COMMAND] [--hosts N] [--only fleet|growth] [--quick]
+    python benchmarks/spark.py [--before COMMAND] [--hosts N] [--only fleet|growth|start] [--quick]
 
 benchmarks/README.md describes the measurements.
 """
@@ -25,7 +25,8 @@ import report
 import tools
 import traffic
 from growth import Growths
-from ingests import FailedError, Run, check, ingest, measured, start_up
+from ingests import FailedError, Run, check, ingest, ingest_into, measured, scratch_folder, start_up
+from starts import Starts
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "SPARK.md"
@@ -105,8 +106,10 @@ def main() -> int:
     except traffic.CannotRecordError as reason:
         print(f"spark.py: {reason}", file=sys.stderr)
         return 1
-    failures = [] if options.only == "growth" else _measure_fleet(options, recordings)
-    if options.only != "fleet" and not options.quick and options.hosts == HOSTS:
+    failures = [] if options.only not in (None, "fleet") else _measure_fleet(options, recordings)
+    if options.only in (None, "start"):
+        failures += _measure_start(options, recordings, small)
+    if options.only in (None, "growth") and not options.quick and options.hosts == HOSTS:
         failures += _measure_growth(shlex.split(options.zmtpsniff), recordings, small)
     for failure in failures:
         print(f"spark.py: {failure}", file=sys.stderr)
@@ -126,13 +129,38 @@ def _measure_growth(
     return []
 
 
+def _measure_start(
+    options: argparse.Namespace, recordings: Sequence[traffic.Recording], small: traffic.Recording
+) -> list[str]:
+    """Measure the start piece by piece, and write it; returns the failure, if there is one."""
+    zmtpsniff, starts = shlex.split(options.zmtpsniff), Starts()
+    made = _made_fleet(options, recordings)
+    try:
+        with scratch_folder(WORK) as tables:
+            ingest_into(tables, zmtpsniff, [made.folder], ["--master", "local[2]"])
+            for _ in range(options.repeat):
+                starts.measure(zmtpsniff, small.path, tables, WORK)
+    except FailedError as reason:
+        return [f"start: {reason}"]
+    text = starts.markdown(made.messages)
+    if options.quick:
+        print(text)
+    else:
+        _publish(text, "start")
+    return []
+
+
+def _made_fleet(options: argparse.Namespace, recordings: Sequence[traffic.Recording]) -> fleet.Fleet:
+    made = fleet.ensure(recordings, options.hosts, WORK / f"fleet-{options.hosts}{'-quick' if options.quick else ''}")
+    _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
+    return made
+
+
 def _measure_fleet(options: argparse.Namespace, recordings: Sequence[traffic.Recording]) -> list[str]:
     """Measure a fleet beside one process, and write it; returns the failures."""
-    folder = WORK / f"fleet-{options.hosts}{'-quick' if options.quick else ''}"
-    made = fleet.ensure(recordings, options.hosts, folder)
-    _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
+    made = _made_fleet(options, recordings)
     zmtpsniff = shlex.split(options.zmtpsniff)
-    single = fleet.ensure(recordings * options.hosts, 1, folder.with_name(f"{folder.name}-single"))
+    single = fleet.ensure(recordings * options.hosts, 1, made.folder.with_name(f"{made.folder.name}-single"))
     before = shlex.split(options.before)
     two = ["--master", "local[2]"]
     rows = [
@@ -174,7 +202,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pcaptoparquet", default="pcaptoparquet", metavar="COMMAND", help="default: pcaptoparquet")
     parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: 3)")
-    parser.add_argument("--only", choices=("fleet", "growth"), help="one table")
+    parser.add_argument("--only", choices=("fleet", "start", "growth"), help="one table")
     parser.add_argument(
         "--quick", action="store_true", help="a twentieth of the traffic; nothing is written, no growth"
     )
