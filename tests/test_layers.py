@@ -72,7 +72,7 @@ ALLOWED = {
         "zmtpsniff.analysis.event_times",
         "zmtpsniff.analysis.interruptions",
         "zmtpsniff.analysis.ledger",
-        "zmtpsniff.analysis.statistics.records",
+        "zmtpsniff.analysis.statistics.stats_records",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.statistics.timeline",
         "zmtpsniff.analysis.ways",
@@ -149,7 +149,7 @@ ALLOWED = {
         "zmtpsniff.__version__",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.bodies",
-        "zmtpsniff.analysis.statistics.records",
+        "zmtpsniff.analysis.statistics.stats_records",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.errors",
         "zmtpsniff.render.payload",
@@ -378,7 +378,7 @@ def test_reading_imports_what_it_uses() -> None:
         "json",
         "pathlib",
         "subprocess",
-        "zmtpsniff.capture.strace",
+        "zmtpsniff.capture.strace_log",
         "zmtpsniff.cli.live_command",
         "zmtpsniff.filters",
         "zmtpsniff.host",
@@ -395,7 +395,7 @@ def test_reading_imports_what_it_uses() -> None:
 
 def test_the_helper_reads_nothing_of_the_network() -> None:
     """The helper that keeps root's rights has no code that takes packets, streams or frames apart."""
-    code = "import sys, zmtpsniff.host.helper, zmtpsniff.host.watch, zmtpsniff.host.memory; print(*sys.modules)"
+    code = "import sys, zmtpsniff.host.helper, zmtpsniff.host.watch, zmtpsniff.host.memory_keys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.split(".")[0] in ("zmtpsniff", "dissectors")}
     packages = {"dissectors", "dissectors.zmtp", "zmtpsniff", "zmtpsniff.host"}

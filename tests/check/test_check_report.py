@@ -22,7 +22,7 @@ from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
-from zmtpsniff.check.text import text
+from zmtpsniff.check.text_report import text
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -20,8 +20,8 @@ from tests.world.conversation import CLIENT, SERVER, Conversation, Piece
 from tests.world.network import packets, segments
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.sorts import SORTS as KNOWN_SORTS
+from zmtpsniff.analysis.statistics.stats_records import AnyRecord
 from zmtpsniff.cli.stats_command import SORTS
 from zmtpsniff.render.json_schema import json_schema
 

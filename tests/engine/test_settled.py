@@ -29,8 +29,7 @@ from tests.world.events import events_of
 from tests.world.network import packets, segments
 from tests.world.octets import message
 from tests.world.tap import Packets
-from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.analysis.findings import requests as requests_module
+from zmtpsniff.analysis.findings import Diagnosis, unanswered_requests
 from zmtpsniff.analysis.patterns import batch_parts as batch_parts_module
 from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import statistics as statistics_module
@@ -309,7 +308,7 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, sh
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
         before, behind = (sniffer, jsonl, packets_module), (statistics_module, patterns_module, batch_parts_module)
-        modules = *before, *behind, requests_module
+        modules = *before, *behind, unanswered_requests
         for module in modules:
             monkeypatch.setattr(module, "core", None)
         expected = records(Packets(given, batch)), results(Packets(given, batch))

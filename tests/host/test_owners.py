@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dissectors.events import Connection, End, Greeting, Peer, Process, Sides
+from zmtpsniff.host.kernel_sockets import SocketEnds
 from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners
-from zmtpsniff.host.sockets import SocketEnds
 from zmtpsniff.render import Format, make_renderer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"

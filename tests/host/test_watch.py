@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.curve_program import compiled, connect, copied, needs_wheel, started
 from tests.support.live_program import wait_for
 from tests.support.uprobes import need_uprobes
-from zmtpsniff.host.memory import MemorySearch
+from zmtpsniff.host.memory_keys import MemorySearch
 from zmtpsniff.host.watch import KeyWatch
 
 

@@ -85,7 +85,7 @@ def not_tcp(decoder: HeaderDecoder) -> bool:
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 def test_tshark_finds_the_same(conversation: str, tmp_path: Path) -> None:
     """A packet of each kind."""
-    from zmtpsniff.capture.tshark import open_with_tshark
+    from zmtpsniff.capture.tshark_packets import open_with_tshark
 
     packets = [wrapped(name, conversation)[PLACE] for name in WRAPPED]
     path = save_pcapng(tmp_path / "all.pcapng", packets)

@@ -22,7 +22,7 @@ from tests.support.paths import PROJECT, program
 from tests.support.runner import read_json
 from tests.support.shown_commands import blocks
 from tests.support.uprobes import need_uprobes, placed
-from zmtpsniff.host.memory import MemorySearch
+from zmtpsniff.host.memory_keys import MemorySearch
 
 pytestmark = needs_namespaces
 PORT = 5960

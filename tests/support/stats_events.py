@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from dissectors.events import Connection, Message, Octets, Peer, Sides
-from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.sketch import ACCURACY
+from zmtpsniff.analysis.statistics.stats_records import AnyRecord
 from zmtpsniff.render.jsonl import JsonlRenderer
 
 ALL = 1_000_000

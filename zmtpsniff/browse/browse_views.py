@@ -14,8 +14,8 @@ from textual.worker import get_current_worker
 
 from dissectors.events import Message
 from zmtpsniff.analysis.statistics.record_maker import report
-from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.statistics import Statistics
+from zmtpsniff.analysis.statistics.stats_records import AnyRecord
 from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.ladder_lines import LadderLines

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dissectors.events import SEVERITIES, Connection, Octets, Problem, printable
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
-from zmtpsniff.analysis.statistics.records import AnyRecord, LatencyRow, SocketRow, TopicRow
+from zmtpsniff.analysis.statistics.stats_records import AnyRecord, LatencyRow, SocketRow, TopicRow
 from zmtpsniff.browse.index import RecordIndex, Talk
 from zmtpsniff.render.figures import short
 from zmtpsniff.render.palette import STYLES

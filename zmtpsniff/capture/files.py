@@ -157,11 +157,11 @@ def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Ite
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source)
     if data[:1] in _TEXT_STARTS:
-        from zmtpsniff.capture import strace  # which compiles many expressions
+        from zmtpsniff.capture import strace_log  # which compiles many expressions
 
-        data, is_log = strace.find_log(stream, data)
+        data, is_log = strace_log.find_log(stream, data)
         if is_log:
-            return strace.read_log(stream, data, source)
+            return strace_log.read_log(stream, data, source)
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 

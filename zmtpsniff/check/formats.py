@@ -18,7 +18,7 @@ def make_report(output: Format, palette: "Palette | None" = None) -> Callable[[R
     ``palette`` has the colours of the stream that the report is for: text has some.
     """
     if output == "text":
-        from zmtpsniff.check.text import text
+        from zmtpsniff.check.text_report import text
 
         return text if palette is None else lambda report: text(report, palette)
     if output == "junit":

@@ -1,7 +1,7 @@
 """Annotations on GitHub: workflow commands, which a runner reads from the output of a step."""
 
 from zmtpsniff.check.check_report import Report
-from zmtpsniff.check.text import offence_lines, summary
+from zmtpsniff.check.text_report import offence_lines, summary
 from zmtpsniff.words.text import escape
 
 

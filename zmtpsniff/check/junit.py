@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 from zmtpsniff.check.check_report import Report
-from zmtpsniff.check.text import offence_lines, summary, where
+from zmtpsniff.check.text_report import offence_lines, summary, where
 from zmtpsniff.words.text import escape
 
 # Characters that XML 1.0 forbids even as references, beside those that escape() has replaced.

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.model import Offence, Outcome, Rule
-from zmtpsniff.check.text import place, summary
+from zmtpsniff.check.text_report import place, summary
 from zmtpsniff.words.text import escape
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -162,7 +162,7 @@ def _search(
     seconds: float | None,
 ) -> "Iterator[str]":
     """Look for the keys of the connections in captures; yields those that are found as lines of a key file."""
-    from zmtpsniff.host.memory import SEARCH_SECONDS
+    from zmtpsniff.host.memory_keys import SEARCH_SECONDS
     from zmtpsniff.words.counts import plural
 
     seconds = SEARCH_SECONDS if seconds is None else seconds
@@ -223,7 +223,7 @@ def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
 
 def _owners(helper: "HelperClient", connections: "Sequence[UnopenedConnection]") -> list[int]:
     """The processes of this machine that have the connections."""
-    from zmtpsniff.host.sockets import SocketEnds
+    from zmtpsniff.host.kernel_sockets import SocketEnds
 
     for place, each in enumerate(connections):
         helper.find_owners(place, [SocketEnds(each.src, each.dst), SocketEnds(each.dst, each.src)])
@@ -263,7 +263,7 @@ def _search_cores(
 ) -> "Iterator[str]":
     """Search core dumps, which needs no rights but those to read them; yields the keys that are in them."""
     from dissectors.zmtp.curve_keys import format_key
-    from zmtpsniff.host.memory import MemorySearch, SearchError
+    from zmtpsniff.host.memory_keys import MemorySearch, SearchError
 
     search = MemorySearch([each.target for each in connections], seconds, tell)
     for core in cores:

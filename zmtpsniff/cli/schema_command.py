@@ -8,7 +8,7 @@ _DIFF = "zmtpsniff.check.difference"
 _FINDING = "zmtpsniff.analysis.findings.finding:Finding"
 # By option: the name of the records, the command that writes them, and their types.
 _RECORDS = {
-    "stats": ("statistics", "stats", "zmtpsniff.analysis.statistics.records:AnyRecord", _FINDING),
+    "stats": ("statistics", "stats", "zmtpsniff.analysis.statistics.stats_records:AnyRecord", _FINDING),
     "diagnose": ("findings", "diagnose", _FINDING, "dissectors.events:Capture"),
     "trace": ("ways", "trace", "zmtpsniff.analysis.ways.records:Way"),
     "diff": ("differences", "diff", f"{_DIFF}:Difference", f"{_DIFF}:ComparisonSum"),

@@ -57,7 +57,7 @@ def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] =
         return TsharkPlan([], None, None)
     from zmtpsniff.capture.plaintexts import Plaintexts
     from zmtpsniff.capture.tls_keys import brings_secrets, gives_keys, key_arguments
-    from zmtpsniff.capture.tshark import parse_option
+    from zmtpsniff.capture.tshark_packets import parse_option
     from zmtpsniff.net.tls import Tls
 
     try:
@@ -81,7 +81,7 @@ def open_packets(captures: Sequence[str], plan: TsharkPlan, window: "TimeWindow 
     if plan.tls is not None:
         if window is not None:
             raise click.UsageError("--last, --from, --until: not with --engine tshark")
-        from zmtpsniff.capture.tshark import open_with_tshark
+        from zmtpsniff.capture.tshark_packets import open_with_tshark
 
         return open_with_tshark(captures, plan.arguments, plan.decrypted)
     from zmtpsniff.capture.files import open_captures

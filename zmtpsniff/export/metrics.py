@@ -15,7 +15,7 @@ from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
-from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure
+from zmtpsniff.analysis.statistics.stats_records import PEER_FIGURES, PeerFigure
 from zmtpsniff.errors import naming
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dissectors.events import AnyEvent, Command, Greeting
 from dissectors.zmtp.curve_keys import KEY_SIZE
-from zmtpsniff.host.memory import LONGEST_BOX, CapturedBox, SearchTarget
+from zmtpsniff.host.memory_keys import LONGEST_BOX, CapturedBox, SearchTarget
 
 MOST_CONNECTIONS = 4096  # that are remembered; the one without news for longest gives way
 

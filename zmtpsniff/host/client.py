@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from zmtpsniff.host.memory import SearchTarget
-from zmtpsniff.host.sockets import SocketEnds
+from zmtpsniff.host.kernel_sockets import SocketEnds
+from zmtpsniff.host.memory_keys import SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
 
 _READY_SECONDS = 30.0

@@ -34,9 +34,9 @@ from typing import Any
 import msgspec
 
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, format_key
-from zmtpsniff.host.memory import MemorySearch, SearchError, SearchTarget
+from zmtpsniff.host.kernel_sockets import SocketEnds, SocketTable
+from zmtpsniff.host.memory_keys import MemorySearch, SearchError, SearchTarget
 from zmtpsniff.host.processes import look_up
-from zmtpsniff.host.sockets import SocketEnds, SocketTable
 from zmtpsniff.host.uprobes import NoUprobesError
 from zmtpsniff.host.watch import KeyWatch
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import AnyEvent, Command, Connection
 from zmtpsniff.host.client import HelperClient
+from zmtpsniff.host.kernel_sockets import KernelQueues
 from zmtpsniff.host.keys import ConnectionKeys
 from zmtpsniff.host.owners import ConnectionOwners
-from zmtpsniff.host.sockets import KernelQueues
 
 
 class LocalHost:

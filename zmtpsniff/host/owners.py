@@ -7,8 +7,8 @@ from typing import Any
 
 from dissectors.events import Connection, Process
 from zmtpsniff.host.client import HelperClient
+from zmtpsniff.host.kernel_sockets import SocketEnds
 from zmtpsniff.host.processes import look_up, process_of
-from zmtpsniff.host.sockets import SocketEnds
 
 _PATIENCE_SECONDS = 0.2  # wait so long at the end for answers about connections that had just begun
 _LOOK_SECONDS = 5.0  # wait so long for the helper's first look, on a machine that is slow to give it a processor

@@ -7,9 +7,9 @@ import time
 
 from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.host.agreements import Agreements
+from zmtpsniff.host.kernel_sockets import open_sockets
 from zmtpsniff.host.libraries import Libraries
-from zmtpsniff.host.memory import MemorySearch
-from zmtpsniff.host.sockets import open_sockets
+from zmtpsniff.host.memory_keys import MemorySearch
 from zmtpsniff.host.uprobes import Uprobes
 
 

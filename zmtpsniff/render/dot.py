@@ -7,8 +7,8 @@ from typing import TextIO
 
 from dissectors.address import host_of, port_of
 from dissectors.events import AnyEvent, Connection, Message, Problem
+from zmtpsniff.analysis.statistics.count_rows import ServiceSum
 from zmtpsniff.analysis.statistics.overview import HostPairKey
-from zmtpsniff.analysis.statistics.rows import ServiceSum
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.words.counts import plural

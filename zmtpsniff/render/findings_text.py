@@ -6,7 +6,7 @@ from typing import TextIO
 
 from dissectors.events import SEVERITIES, Capture
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerRow
+from zmtpsniff.analysis.statistics.stats_records import PEER_FIGURES, PeerRow
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width

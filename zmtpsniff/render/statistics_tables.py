@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import (
+from zmtpsniff.analysis.statistics.stats_records import (
     PEER_FIGURES,
     AnyRecord,
     ConnectionRow,

@@ -5,12 +5,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dissectors.events import SEVERITIES, AnyEvent
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
+from zmtpsniff.analysis.statistics.count_rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import HostPairKey, Overview
 from zmtpsniff.analysis.statistics.record_maker import report as rows_of
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, QueueRow, Record, SocketRow, record_of
-from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS, Statistics
+from zmtpsniff.analysis.statistics.stats_records import (
+    CutRow,
+    LatencyRow,
+    PeerRow,
+    QueueRow,
+    Record,
+    SocketRow,
+    record_of,
+)
 from zmtpsniff.net.witness import Acknowledgment, Witnesses
 from zmtpsniff.report.chosen_ways import ChosenWays
 from zmtpsniff.report.conversations import Conversations

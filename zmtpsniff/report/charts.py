@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from dissectors.address import host_of, is_loopback
 from dissectors.events import SEVERITIES
 from dissectors.zmtp.sockets import RECEIVERS
-from zmtpsniff.analysis.statistics.rows import NUMBERS
+from zmtpsniff.analysis.statistics.count_rows import NUMBERS
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.analysis.ways.records import Way, lasted_ns
 from zmtpsniff.render.wording import place_words

@@ -15,8 +15,8 @@ from dissectors.events import (
     Severity,
     Subscription,
 )
-from zmtpsniff.analysis.statistics.records import record_of
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
+from zmtpsniff.analysis.statistics.stats_records import record_of
 from zmtpsniff.render.steps import step_words
 from zmtpsniff.report.results import ReportConversation, ReportStep
 

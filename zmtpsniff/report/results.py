@@ -13,7 +13,8 @@ import msgspec
 
 from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import (
+from zmtpsniff.analysis.statistics.severities import Severities
+from zmtpsniff.analysis.statistics.stats_records import (
     PeerRecord,
     ProblemRecord,
     QueueRecord,
@@ -21,7 +22,6 @@ from zmtpsniff.analysis.statistics.records import (
     SocketRecord,
     SubscriptionRecord,
 )
-from zmtpsniff.analysis.statistics.severities import Severities
 from zmtpsniff.analysis.ways.records import Way
 
 TIME_LINES = 40  # services that have a line of their own over time

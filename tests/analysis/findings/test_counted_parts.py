@@ -7,7 +7,7 @@ from dissectors.columns import MESSAGE
 from dissectors.events import Problem
 from zmtpsniff.analysis.findings.counted_parts import CountedParts
 from zmtpsniff.analysis.findings.inquiry import Listener
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 
 ASKS, TELLS = 1, 2  # flows
 SENDERS = [BatchSide(flow, "a", "b", None, flow == ASKS, False, True) for flow in (ASKS, ASKS, TELLS, TELLS)]

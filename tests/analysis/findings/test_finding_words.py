@@ -14,10 +14,10 @@ from tests.world.conversation import Conversation, Piece, greetings
 from tests.world.network import packets, segments
 from tests.world.octets import message
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.capture_faults import Vantage
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
-from zmtpsniff.analysis.findings.vantage import Vantage
+from zmtpsniff.analysis.findings.silent_endpoints import Endpoints
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.render.findings_text import draw
 

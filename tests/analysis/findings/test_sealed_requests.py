@@ -12,8 +12,8 @@ from tests.analysis.findings.diagnoses import alarms, diagnose_events
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 
 EVENTS = list(zmtpsniff.open(FIXTURES / "shop" / "silent-vault.pcap.gz"))
 BOXES = [event for event in EVENTS if isinstance(event, Command) and event.name == "MESSAGE"]

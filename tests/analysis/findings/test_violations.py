@@ -11,7 +11,7 @@ from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.relays import Relays
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.render.findings_text import draw
 

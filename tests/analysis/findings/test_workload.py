@@ -13,7 +13,7 @@ from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.workload import Workload
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.statistics.records import PeerRow, worth_telling
+from zmtpsniff.analysis.statistics.stats_records import PeerRow, worth_telling
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dissectors.events import Command, Connection, Cut, Message, Sides, Subscription
 from tests.support.stats_events import ALL, check_percentile, connection, nearest_rank, published
+from zmtpsniff.analysis.statistics.count_rows import Topic
 from zmtpsniff.analysis.statistics.record_maker import report
-from zmtpsniff.analysis.statistics.records import ConnectionRow
-from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.statistics import Statistics
+from zmtpsniff.analysis.statistics.stats_records import ConnectionRow
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 

@@ -2,8 +2,8 @@
 
 from dissectors.events import Capture, Connection, Message, Peer, Sides
 from zmtpsniff.analysis.statistics.record_maker import report
-from zmtpsniff.analysis.statistics.records import ConnectionRow, PublicationRow, SocketRow
 from zmtpsniff.analysis.statistics.statistics import Statistics
+from zmtpsniff.analysis.statistics.stats_records import ConnectionRow, PublicationRow, SocketRow
 
 SECOND = 1_000_000_000
 

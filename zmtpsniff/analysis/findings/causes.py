@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim
-from zmtpsniff.analysis.findings.requests import UNREACHED
+from zmtpsniff.analysis.findings.unanswered_requests import UNREACHED
 
 _WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
 _APART = frozenset(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dissectors.batches import BatchSide, MessageBatch, joined_parts
 from dissectors.events import AnyEvent
 from zmtpsniff.analysis.findings.inquiry import Listener
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 
 
 class CountedParts:

@@ -38,12 +38,12 @@ from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
+from zmtpsniff.analysis.findings.capture_faults import Vantage
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.causes import as_effect, excuse_where_unclear, excuse_who_waits, without_repeats
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.counted_parts import CountedParts
-from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
 from zmtpsniff.analysis.findings.handshakes import Handshake, Handshakes
@@ -54,18 +54,18 @@ from zmtpsniff.analysis.findings.late_subscribers import LateSubscribers
 from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
-from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.sealed_workers import SealedWorkers
+from zmtpsniff.analysis.findings.silent_endpoints import Endpoints
 from zmtpsniff.analysis.findings.topics import Topics
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.findings.uneven_work import UnevenWork
-from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.analysis.findings.workload import Workload
 from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
+from zmtpsniff.analysis.statistics.stats_records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import ForwardJumps, later

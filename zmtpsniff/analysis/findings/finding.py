@@ -8,7 +8,7 @@ import msgspec
 from dissectors.events import SEVERITIES, Severity
 from dissectors.records import meaning, moment
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.statistics.records import PeerRow, record_of
+from zmtpsniff.analysis.statistics.stats_records import PeerRow, record_of
 
 Certainty = Literal["certain", "likely", "possible"]
 NOT_ANSWERING = frozenset({"request-unanswered", "worker-silent", "not-passed-on"})

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.statistics.records import QueueRow
+from zmtpsniff.analysis.statistics.stats_records import QueueRow
 from zmtpsniff.analysis.statistics.timeline import widened
 from zmtpsniff.analysis.ways.hops import Hop
 from zmtpsniff.words.counts import plural

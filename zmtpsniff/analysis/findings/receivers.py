@@ -30,7 +30,7 @@ from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import listed, often, plural

@@ -58,7 +58,7 @@ from zmtpsniff.analysis.findings.slow_replies import (
     in_order,
 )
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.statistics.records import QueueRow
+from zmtpsniff.analysis.statistics.stats_records import QueueRow
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.way_connections import ProcessOf

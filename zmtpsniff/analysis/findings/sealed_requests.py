@@ -18,10 +18,11 @@ long as that of the request that has waited longest, and the last frame of the m
 Without an envelope nothing tells an empty frame of a request from another request, so there the DEALER must wait as a
 REQ does. Where one message does not fit, nothing is said of the connection.
 
-So :class:`~zmtpsniff.analysis.findings.requests.Requests` counts these connections like all others. Who passed a
-message on is not known: nothing joins two connections. But a program that waits for a reply of its own is not slow. So
-the time in which requests of its host were open is left out of its latency. That holds if all that the host does is
-seen: if each of its other connections is one of those told apart here, as far as it is not one of the same socket.
+So :class:`~zmtpsniff.analysis.findings.unanswered_requests.Requests` counts these connections like all others. Who
+passed a message on is not known: nothing joins two connections. But a program that waits for a reply of its own is not
+slow. So the time in which requests of its host were open is left out of its latency. That holds if all that the host
+does is seen: if each of its other connections is one of those told apart here, as far as it is not one of the same
+socket.
 
 A REQ that talks to a ROUTER may be a worker: it says that it is ready, then waits for work for hours. So there is no
 finding about it.
@@ -39,7 +40,7 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import ExchangeCount
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about, nanoseconds

@@ -12,7 +12,7 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.relays import Relays
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed
 

@@ -17,8 +17,8 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import ExchangeCount
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerRole, PeerRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.stats_records import PEER_FIGURES, PeerRole, PeerRow
 from zmtpsniff.net.witness import Stall
 
 QueuesOf = Callable[[str, str], tuple[int, int] | None]

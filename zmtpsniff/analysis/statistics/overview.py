@@ -15,9 +15,9 @@ from dissectors.events import AnyEvent, Connection, Message, Octets, Problem, Se
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.activity import Activity
+from zmtpsniff.analysis.statistics.count_rows import ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.intervals import Intervals
 from zmtpsniff.analysis.statistics.lengths import octets_of, shortened
-from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
 

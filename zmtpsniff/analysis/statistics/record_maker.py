@@ -5,7 +5,11 @@ from typing import Any, TypeVar
 
 from dissectors.events import SEVERITIES
 from zmtpsniff.analysis.defaults import TOP_ROWS
-from zmtpsniff.analysis.statistics.records import (
+from zmtpsniff.analysis.statistics.count_rows import NAMES, ServiceSum
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sorts import order
+from zmtpsniff.analysis.statistics.statistics import Statistics
+from zmtpsniff.analysis.statistics.stats_records import (
     AnyRecord,
     Bar,
     ConnectionRow,
@@ -22,10 +26,6 @@ from zmtpsniff.analysis.statistics.records import (
     record_of,
     worth_telling,
 )
-from zmtpsniff.analysis.statistics.rows import NAMES, ServiceSum
-from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorts import order
-from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.words.durations import NS
 
 _Some = TypeVar("_Some", bound=AnyRecord)

@@ -5,7 +5,7 @@ from typing import Any
 
 from dissectors.events import at_hand
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.records import (
+from zmtpsniff.analysis.statistics.stats_records import (
     ConnectionRow,
     LatencyRow,
     PeerRow,

@@ -24,11 +24,11 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.interruptions import Interruptions
+from zmtpsniff.analysis.statistics.count_rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.lengths import LONGEST, octets_of, shortened
-from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
-from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.analysis.statistics.sorts import order
+from zmtpsniff.analysis.statistics.stats_records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 from zmtpsniff.native import core

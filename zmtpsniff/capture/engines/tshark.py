@@ -14,7 +14,7 @@ from zmtpsniff.capture.engines.engine import EngineMissingError, LiveOptions, Pi
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.engines.process import DumpcapEngine
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.capture.tshark import TsharkRun  # now: once privileges are given up it may be out of reach
+from zmtpsniff.capture.tshark_packets import TsharkRun  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
 _FORGET = 500_000  # after so many packets tshark starts anew, since it remembers something of each

@@ -7,9 +7,9 @@ from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.analysis.statistics.activity import step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import silence_of
-from zmtpsniff.analysis.statistics.records import Record
 from zmtpsniff.analysis.statistics.severities import Severities
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.stats_records import Record
 from zmtpsniff.report.results import (
     TIME_LINES,
     ReportClock,

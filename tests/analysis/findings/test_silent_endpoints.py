@@ -8,8 +8,8 @@ from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_packets
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
 from zmtpsniff import decode_as
-from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding
+from zmtpsniff.analysis.findings.silent_endpoints import Endpoints
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
 from zmtpsniff.words.durations import about

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair, crypto_secretbox
 
 from dissectors.zmtp.curve_keys import Key, SharedKey
-from zmtpsniff.host.memory import (
+from zmtpsniff.host.memory_keys import (
     CapturedBox,
     MemorySearch,
     SearchError,
@@ -80,7 +80,7 @@ def test_own_memory_is_searched_as_any() -> None:
     """That of a small program: the one that runs the tests has gigabytes."""
     code = f"""
 import ctypes, os
-from zmtpsniff.host.memory import CapturedBox, MemorySearch, SearchTarget
+from zmtpsniff.host.memory_keys import CapturedBox, MemorySearch, SearchTarget
 
 shared = bytes.fromhex("{SHARED.hex()}")
 kept = ctypes.create_string_buffer(bytes(8) + shared, 64)

@@ -51,7 +51,7 @@ def summary(records: list[dict[str, Any]]) -> tuple[int, int]:
 
 
 def source_of(*names: str | Path, options: tuple[str, ...] = ()) -> Any:
-    from zmtpsniff.capture.tshark import open_with_tshark, parse_option
+    from zmtpsniff.capture.tshark_packets import open_with_tshark, parse_option
 
     return open_with_tshark(
         [str(name) for name in names], [word for option in options for word in parse_option(option)]
@@ -414,7 +414,7 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
 
 @needs_tshark
 def test_a_killed_tshark_is_told() -> None:
-    from zmtpsniff.capture.tshark import TsharkRun
+    from zmtpsniff.capture.tshark_packets import TsharkRun
 
     source = source_of(REQ_REP)
     reading, writing = os.pipe()

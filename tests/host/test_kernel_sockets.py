@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from zmtpsniff.host import processes
+from zmtpsniff.host.kernel_sockets import KernelQueues, SocketEnds, SocketTable
 from zmtpsniff.host.processes import container_of, look_up, pod_of, process_of
-from zmtpsniff.host.sockets import KernelQueues, SocketEnds, SocketTable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
