@@ -31,6 +31,7 @@ Invariant: no two connections that last have one id at a ROUTER; what a capture 
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -339,11 +340,13 @@ class Envelopes:
         alike = self._held[hop.held_as] if hop.held_as is not None else ()
         if len(alike) == 1:
             return None  # the message itself, as nearly always
-        for one in alike:
+        for one in islice(reversed(alike), _LOOKED_THROUGH):
             if _sender_took(hop, one) and 0 <= hop.time_ns - one.time_ns <= _EARLY_NS and self._has_no_place(one, hop):
                 join = self._option(one, hop, _EARLY_NS)
-                is_only = not any(other is not hop and _sender_took(other, one) for other in alike)
-                if join is not None and (join.is_known or (is_only and self._may_learn(one, join))):
+                if join is None:
+                    continue
+                is_only = all(other is hop or not _sender_took(other, one) for other in alike)
+                if join.is_known or (is_only and self._may_learn(one, join)):
                     return one, join
         return None
 

@@ -175,6 +175,7 @@ class Stream(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
+    keeps_order: bool = False  # it is on the loopback interface, where no packet overtakes one of another connection
     # If a PUSH gives the replies: how many messages of each form were sent since one got a reply, and got one.
     pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies

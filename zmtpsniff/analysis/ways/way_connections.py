@@ -22,7 +22,7 @@ from itertools import islice
 
 import msgspec
 
-from dissectors.address import host_of
+from dissectors.address import host_of, is_loopback
 from dissectors.events import Process
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
@@ -161,6 +161,7 @@ class WayConnection(msgspec.Struct, eq=False):
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
+            keeps_order=is_loopback(src),
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
         )

@@ -483,7 +483,7 @@ class Ways:
         first, before = hop.way.first, hop.before
         if self._in_order or not hop.reply or hop.flow != first.flow or before is None:
             return False
-        if not is_loopback(hop.src):  # there no packet overtakes another one
+        if not hop.stream.keeps_order:
             is_next = before.stream.dst_host == hop.stream.src_host
             while before.reply and before.before is not None:
                 before = before.before
@@ -628,10 +628,11 @@ class Ways:
                 self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
-        if hop.reply:
-            self._put_before_early_reply(hop)
-        elif (early := self._envelopes.early_leg(hop)) is not None:
-            self._join_early_leg(hop, *early)
+        if not hop.stream.keeps_order:
+            if hop.reply:
+                self._put_before_early_reply(hop)
+            elif (early := self._envelopes.early_leg(hop)) is not None:
+                self._join_early_leg(hop, *early)
         if not hop.reply and not hop.is_signal:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
@@ -800,7 +801,7 @@ class Ways:
         """
         hops = hop.way.hops
         last = hops[-2] if len(hops) > 1 and hops[-1] is hop else hop
-        if not last.reply or last is hop or last is hop.before or is_loopback(hop.src):
+        if not last.reply or last is hop or last is hop.before:
             return  # as nearly always
         early = next((one for one in hops if is_early_reply(one, hop)), None)
         if early is None or early.before is None:
