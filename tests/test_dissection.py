@@ -27,7 +27,7 @@ from tests.support.runner import read_json, run
 from tests.support.saved_files import save
 from tests.support.shown_commands import PAGES, blocks
 from tests.world.tap import load
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.browse.packet_store import TappedSource
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files

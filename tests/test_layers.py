@@ -220,7 +220,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.analysis.findings.finding",
-        "zmtpsniff.analysis.ways.records",
+        "zmtpsniff.analysis.ways.way_records",
         "dissectors.batches",
         "dissectors.events",
         "dissectors.zmtp.limits",

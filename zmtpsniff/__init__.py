@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Work,
     )
     from zmtpsniff.analysis.findings.finding import Finding
-    from zmtpsniff.analysis.ways.records import Leg, Way
+    from zmtpsniff.analysis.ways.way_records import Leg, Way
     from zmtpsniff.capture.engines.engine import PrivilegeError
     from zmtpsniff.capture.source import CaptureError
     from zmtpsniff.dissection import Dissection, open  # noqa: A004
@@ -50,7 +50,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("Error", "PluginError"), "zmtpsniff.errors"),
     **dict.fromkeys(("Dissection", "open"), "zmtpsniff.dissection"),
-    **dict.fromkeys(("Leg", "Way"), "zmtpsniff.analysis.ways.records"),
+    **dict.fromkeys(("Leg", "Way"), "zmtpsniff.analysis.ways.way_records"),
     "CaptureError": "zmtpsniff.capture.source",
     "FilterError": "zmtpsniff.filters.filter_error",
     "Finding": "zmtpsniff.analysis.findings.finding",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from zmtpsniff.analysis.findings.finding import Finding
-    from zmtpsniff.analysis.ways.records import Way
+    from zmtpsniff.analysis.ways.way_records import Way
     from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | IO[bytes]

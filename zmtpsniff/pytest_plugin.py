@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
     from zmtpsniff.analysis.findings.finding import Finding
-    from zmtpsniff.analysis.ways.records import Way
+    from zmtpsniff.analysis.ways.way_records import Way
 
 _MOST_LINES = 60  # of a capture in the report of a failed test
 _JOIN_SECONDS = 10.0

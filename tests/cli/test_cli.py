@@ -26,7 +26,7 @@ from tests.world.conversation import pushes
 from tests.world.network import packets, segments
 from tests.world.tap import save
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.check.difference import ComparisonSum, Difference
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render.json_schema import json_schema

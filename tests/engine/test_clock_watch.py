@@ -10,7 +10,7 @@ from tests.support.paths import FIXTURES
 from tests.world.tap import Packets, load
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.engine import clock_watch

@@ -35,7 +35,7 @@ from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.statistics import Statistics
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files, pcap, pcapng
 from zmtpsniff.capture.block import Block

@@ -2,7 +2,7 @@
 
 from dissectors.events import Process
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
-from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
+from zmtpsniff.analysis.ways.way_records import Leg, Slowest, Terminus, Way
 from zmtpsniff.report.results import (
     ReportClock,
     ReportConversation,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from dissectors.events import Command, Greeting
 from zmtpsniff.analysis.ways.hops import OpenWay
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.browse.index import ROWS, RecordIndex
 

@@ -10,7 +10,7 @@ _FINDING = "zmtpsniff.analysis.findings.finding:Finding"
 _RECORDS = {
     "stats": ("statistics", "stats", "zmtpsniff.analysis.statistics.stats_records:AnyRecord", _FINDING),
     "diagnose": ("findings", "diagnose", _FINDING, "dissectors.events:Capture"),
-    "trace": ("ways", "trace", "zmtpsniff.analysis.ways.records:Way"),
+    "trace": ("ways", "trace", "zmtpsniff.analysis.ways.way_records:Way"),
     "diff": ("differences", "diff", f"{_DIFF}:Difference", f"{_DIFF}:ComparisonSum"),
     "report": ("report", "spark report", "zmtpsniff.report.results:AnyReportRecord"),
 }

@@ -17,7 +17,7 @@ from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
-    from zmtpsniff.analysis.ways.records import Way
+    from zmtpsniff.analysis.ways.way_records import Way
     from zmtpsniff.analysis.ways.ways import Ways
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.filters import Filter
@@ -129,7 +129,7 @@ class _Writer:
         if self._most is None:
             self._show(wanted)
         elif wanted:
-            from zmtpsniff.analysis.ways.records import lasted_ns
+            from zmtpsniff.analysis.ways.way_records import lasted_ns
             from zmtpsniff.render.way_ladder import is_only_counted
 
             if self._ladder is not None:

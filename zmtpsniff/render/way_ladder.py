@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TextIO
 
 from dissectors.address import host_of
-from zmtpsniff.analysis.ways.records import Leg, Way, lasted_ns
+from zmtpsniff.analysis.ways.way_records import Leg, Way, lasted_ns
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width

@@ -11,7 +11,7 @@ from dissectors.events import SEVERITIES
 from dissectors.zmtp.sockets import RECEIVERS
 from zmtpsniff.analysis.statistics.count_rows import NUMBERS
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
-from zmtpsniff.analysis.ways.records import Way, lasted_ns
+from zmtpsniff.analysis.ways.way_records import Way, lasted_ns
 from zmtpsniff.render.wording import place_words
 from zmtpsniff.report.results import ReportPair, ReportReplies, ReportTimeline, ReportVersion, Results
 from zmtpsniff.report.sections import agreements, severity_words

@@ -6,7 +6,7 @@ from heapq import heappush, heappushpop
 
 from dissectors.address import host_of, is_loopback
 from dissectors.events import AnyEvent, Connection
-from zmtpsniff.analysis.ways.records import Way, lasted_ns
+from zmtpsniff.analysis.ways.way_records import Way, lasted_ns
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Acknowledgment, Witness
 

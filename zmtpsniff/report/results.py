@@ -22,7 +22,7 @@ from zmtpsniff.analysis.statistics.stats_records import (
     SocketRecord,
     SubscriptionRecord,
 )
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 
 TIME_LINES = 40  # services that have a line of their own over time
 

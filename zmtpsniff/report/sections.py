@@ -8,7 +8,7 @@ from dissectors.events import SEVERITIES, Severity
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.severities import Severities, worst
 from zmtpsniff.analysis.statistics.stats_records import PEER_FIGURES, PeerFigure
-from zmtpsniff.analysis.ways.records import Way, lasted_ns
+from zmtpsniff.analysis.ways.way_records import Way, lasted_ns
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.figures import figure, short
 from zmtpsniff.render.way_ladder import way_words

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from zmtpsniff.analysis.ways.records import Leg, Way
+from zmtpsniff.analysis.ways.way_records import Leg, Way
 from zmtpsniff.render.way_ladder import way_words
 from zmtpsniff.words.text import escape as safe
 

@@ -24,7 +24,7 @@ from dissectors.events import (
     Work,
 )
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
-from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
+from zmtpsniff.analysis.ways.way_records import Leg, Slowest, Terminus, Way
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin, Messages

@@ -24,7 +24,7 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.conversation import NO_RULES
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings

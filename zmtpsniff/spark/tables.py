@@ -34,7 +34,7 @@ from dissectors.events import (
 )
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.capture.locations import canonical, local_path
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.queues import QueueCount
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay, Receipts, RequestCount, SharedFacts, Stream
-from zmtpsniff.analysis.ways.records import Kind
+from zmtpsniff.analysis.ways.way_records import Kind
 
 Times = Sequence[tuple[float, float | None]]
 MS = 1_000_000

@@ -1,8 +1,8 @@
 """Events of sockets that say what a test lets them say, a millisecond after each other."""
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Problem, Sides
-from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Acknowledgment, Pause
 

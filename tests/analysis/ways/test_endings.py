@@ -7,7 +7,7 @@ from tests.analysis.ways.scenes import MS, Scene
 from tests.support.footprint import entries
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Terminus, Way
+from zmtpsniff.analysis.ways.way_records import Terminus, Way
 from zmtpsniff.analysis.ways.ways import Ways
 
 ID = b"\0\x01\x02\x03\x04"

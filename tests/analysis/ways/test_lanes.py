@@ -4,7 +4,7 @@ import pytest
 
 from dissectors.events import Cut, Message, Octets, Process
 from tests.analysis.ways.scenes import Scene
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 
 REQ_REP = ("REQ", "REP")

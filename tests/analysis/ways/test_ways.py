@@ -24,7 +24,7 @@ from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways import ways as ways_module
 from zmtpsniff.analysis.ways.hops import OpenWay
-from zmtpsniff.analysis.ways.records import Leg, Way
+from zmtpsniff.analysis.ways.way_records import Leg, Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
-from zmtpsniff.analysis.ways.records import Slowest, What
+from zmtpsniff.analysis.ways.way_records import Slowest, What
 
 _WHATS: tuple[What, ...] = ("inside", "queue", "network")
 

@@ -36,7 +36,7 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way, Why
+from zmtpsniff.analysis.ways.way_records import Leg, Slowest, Terminus, Way, Why
 
 _RECENT_NS = 1_000_000_000  # so short before the end of the capture, a worker may not have answered yet
 _DELAY_NS = 100_000_000  # a message that comes here so late may make a program look slow

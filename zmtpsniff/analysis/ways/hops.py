@@ -32,7 +32,7 @@ from dissectors.address import has_bound_port, is_loopback
 from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.dossier import WORK_FRAMES, has_envelope_inside
-from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
+from zmtpsniff.analysis.ways.way_records import Joined, Kind, Leg
 
 _UNSEEN = 65_536  # messages of one sender on a connection that wait for their acknowledgment
 RECEIPTS = 128

@@ -49,7 +49,7 @@ from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Streak, Stream
-from zmtpsniff.analysis.ways.records import Joined
+from zmtpsniff.analysis.ways.way_records import Joined
 
 _REQUESTS = 4096  # open requests of one host
 _LANES = 1024  # of one host

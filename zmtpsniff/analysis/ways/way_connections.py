@@ -31,7 +31,7 @@ from zmtpsniff.analysis.ways.envelopes import RoutingIds
 from zmtpsniff.analysis.ways.hops import MOST_COMPARED, RECEIPTS, Hop, Receipts, RequestCount, SharedFacts, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
-from zmtpsniff.analysis.ways.records import Kind
+from zmtpsniff.analysis.ways.way_records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
 _TURNS = 2  # requests of a CLIENT that are remembered: it asks one at a time

@@ -69,8 +69,8 @@ from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
-from zmtpsniff.analysis.ways.records import Joined, Way, moved
 from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
+from zmtpsniff.analysis.ways.way_records import Joined, Way, moved
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
