@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import zmtpsniff
 from dissectors.address import host_of
 from dissectors.events import Capture, Message, Payload, Problem
 from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
@@ -107,6 +108,14 @@ def test_packets_that_overtake_others_in_a_network_card_accuse_nobody_else(
     save(path, through_queues(load(SYSTEMS / f"{name}.pcap.gz"), interval_us * 1000))
     found = {one.endpoints[0] for one in diagnose(path) if one.severity != "note"}
     assert found <= ({FAULTS[name][1]} if name in FAULTS else set())
+
+
+@pytest.mark.parametrize("name", ["asking_worker_dies", "worker_dies"])
+def test_where_packets_are_out_of_order_one_request_that_seems_lost_accuses_nobody(name: str) -> None:
+    events = list(zmtpsniff.open(SYSTEMS / f"{name}.pcap.gz"))
+    assert [code for code, _ in alarms(diagnose_events(events))] == [FAULTS[name][0]]
+    disorder = Problem("note", "capture-disorder", "20 packets stand before octets that they acknowledge")
+    assert alarms(diagnose_events([disorder, *events])) == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5"])

@@ -532,18 +532,22 @@ class Relays(Inquiry):
                 case "not-forwarded" | "reply-not-forwarded":
                     yield from self._not_passed_on(place, team, kind, why, lost, now_ns)
 
+    def _disorder(self, seen: Occurrences) -> str:
+        """The doubt whether so few messages ended there, since packets are out of order; else ""."""
+        return _DISORDER if self._ways.endings.is_disordered and seen.count < LEAST_SLOW else ""
+
     def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
         """A worker closed its connection while it had requests, and its broker had others answer them."""
         is_doubtful = seen.count < LEAST_SLOW and self._ways.endings.has_gap(place.at)
+        doubt = self._disorder(seen) or (_GAP if is_doubtful else "")
         return Claim(
             "worker-closed",
             f"the worker {place.at} of {place.upstream} closed its connection with "
             f"{plural(seen.count, 'request')} in hand",
-            "it closes the connection first, before it replies, and another reply goes to who asked"
-            + (_GAP if is_doubtful else ""),
+            f"it closes the connection first, before it replies, and another reply goes to who asked{doubt}",
             seen,
             [place.at, place.upstream],
-            "note" if is_doubtful else None,
+            "note" if doubt else None,
             certainty="likely",
             subject=place.at,
         )
@@ -676,12 +680,14 @@ class Relays(Inquiry):
         others = f", while it answered {place.passed:,}" if place.passed_ns > begun_ns else ""
         left = [peer for at_ns, _, peer in self._departures(place, begun_ns) if at_ns >= begun_ns - _SETTLED_NS]
         since = f", since {listed(left)} closed the connection" if left else ""
+        doubt = self._disorder(seen)
         yield Claim(
             "request-unanswered",
             f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(lost.waits)}",
-            "the ways of the requests end there, and who had asked waited in vain",
+            f"the ways of the requests end there, and who had asked waited in vain{doubt}",
             seen,
             [place.at],
+            "note" if doubt else None,
             certainty="likely",
             subject=place.at,
             waiting=lost.waits,
@@ -720,12 +726,14 @@ class Relays(Inquiry):
         upstream, seen = place.upstream, lost.seen[kind, "closed"]
         if self._ways.programs[upstream].sent_ns - lost.closed_ns < STOPPED_NS:
             return
+        doubt = self._disorder(seen)
         yield Claim(
             "worker-closed",
             f"the worker {place.at} of {upstream} closed its connection with {plural(seen.count, kind)} in hand",
-            f"it closes the connection first, nothing comes of the {kind}s, and {upstream} goes on without it",
+            f"it closes the connection first, nothing comes of the {kind}s, and {upstream} goes on without it{doubt}",
             seen,
             [place.at, upstream],
+            "note" if doubt else None,
             certainty="likely",
             subject=place.at,
         )
