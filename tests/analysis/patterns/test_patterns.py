@@ -196,3 +196,21 @@ def test_a_req_that_asks_again_behind_a_hole_may_get_either_reply() -> None:
     again.seen = asked.seen  # it had seen nothing meanwhile
     Patterns().take([*flow, hole(1001), asked, again, reply])
     assert reply.request is None
+
+
+@pytest.mark.parametrize(
+    ("host", "topic", "told"), [("10.0.0.1", b"a", 0), ("10.0.0.1", b"b", 1), ("10.0.0.2", b"a", 1)]
+)
+def test_a_subscriber_that_comes_back_is_not_late(host: str, topic: bytes, told: int) -> None:
+    """It closed and connected anew, as clients of Tango do once they lack heartbeats: it had the first messages."""
+    scene = Scene()
+    for flow, address, first in ((1, "10.0.0.1:40000", b"a"), (2, f"{host}:40001", topic)):
+        scene.connect(flow, address, SERVER, types=("SUB", "PUB"))
+        scene.events.append(
+            Subscription(scene.now_ns, 1, flow, address, SERVER, "subscribe", first, encoding="message")
+        )
+        if flow == 1:
+            scene.say(1, b"a beat", by_server=True)
+            scene.close(1)
+    events = Patterns().take(scene.events)
+    assert [event.code for event in events if isinstance(event, Problem)].count("slow-joiner") == told

@@ -4,6 +4,7 @@ from collections import Counter
 
 import msgspec
 
+from dissectors.address import host_of
 from dissectors.events import Connection, Message, Subscription, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
@@ -12,6 +13,7 @@ from zmtpsniff.words.counts import plural
 
 _CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
 _LENGTHS = 256  # different lengths of topics; each costs one look-up for every message
+_LEFT = 1000  # subscribers that left to remember of one publisher
 _TOLD = 10  # different messages to report of one connection that match nothing
 _TOPIC_COST = 150  # octets of memory that a topic takes beside its content
 
@@ -21,6 +23,8 @@ class Publisher(msgspec.Struct, eq=False):
 
     messages: int = 0
     first_ns: int = 0  # when the first of them came
+    # The hosts of subscribers that got some and closed, each with its first topic: they may come back.
+    left: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
 
 
 class PublishSubscribe(Rules):
@@ -43,6 +47,7 @@ class PublishSubscribe(Rules):
         self._last: bytes | None = None  # the topic that matched last
         self._cancelled: dict[bytes, None] = {}
         self._subscribed = False
+        self._first: tuple[str, bytes] | None = None  # the host and the topic of its first subscription
         self._gave_up = False  # there were too many topics
         self._told: set[int] = set()
         self.message = self._take
@@ -60,6 +65,7 @@ class PublishSubscribe(Rules):
         if event.action == "subscribe":
             if not self._subscribed:
                 self._subscribed = True
+                self._first = host_of(event.src), topic
                 self._tell_what_was_missed(event)
             if topic in self._topics:
                 self._problems.report("subscribed-twice", event, "this topic is subscribed to already")
@@ -117,7 +123,8 @@ class PublishSubscribe(Rules):
         missed = self._publisher.messages
         # One from before the first message waited for packets that the capture lacks, and comes here late.
         is_early = event.time_ns < self._publisher.first_ns
-        if not missed or self._sent or is_early or self._dossier.blind:
+        has_come_back = (host_of(event.src), event.topic) in self._publisher.left
+        if not missed or self._sent or is_early or has_come_back or self._dossier.blind:
             return
         since = missed - self._before
         meanwhile = f", {since:,} of them since this connection began" if since else ""
@@ -172,3 +179,5 @@ class PublishSubscribe(Rules):
     def finish(self, event: Connection, now_ns: int) -> None:
         """Give back all room."""
         self._give_up()
+        if self._sent and self._first is not None and len(self._publisher.left) < _LEFT:
+            self._publisher.left.add(self._first)
