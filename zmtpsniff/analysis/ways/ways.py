@@ -33,7 +33,13 @@ A message without any of these begins a way. A way goes through these states:
   them. ``pop_finished()`` gives it once, and ``record()`` makes its record before the next call.
 - *forgotten*: with the call after that. Its messages join no others any more.
 
-Invariants: each message has one way. A message comes of an earlier one only. No guess replaces a join that is certain.
+Invariants: each message has one way. A message comes of an earlier one only, but for those below. No guess replaces a
+join that is certain.
+
+*Packets that overtake others.* A mirror port feeds a network card with several queues, so the packet of a message may
+come here behind that of what a broker made of it. Then the latter begins a way, or is joined to the message before the
+missing one. When the missing one comes, within some milliseconds, it is put in front of that: as a request, a reply or
+the original of a publication.
 """
 
 from collections import OrderedDict, deque
