@@ -461,9 +461,8 @@ def test_optimize(tmp_path: Path) -> None:
         optimize(str(tmp_path / "nothing"))
 
 
-def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
     """By the statistics of the files: least and greatest series and time."""
-    monkeypatch.setattr(writer, "_DISORDER_NS", 10**9)
     wanted = series(tmp_path / "in", 3, NAMES[:3])
     for name in wanted:
         take([name], tmp_path / "out")
@@ -479,7 +478,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
     rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
     times_ns = rows.column("time_ns").to_pylist()
-    assert all(early_ns - late_ns <= 10**9 for early_ns, late_ns in pairwise(times_ns))
+    assert all(early_ns - late_ns <= writer.DISORDER_NS for early_ns, late_ns in pairwise(times_ns))
 
 
 def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
