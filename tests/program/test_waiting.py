@@ -70,7 +70,7 @@ def test_a_receiver_that_stops_and_closes(tmp_path: Path) -> None:
     assert (one.severity, one.code) == ("warning", "unsent-at-end")
     assert one.summary.startswith("the PULL at 127.0.0.1:")
     assert " waited to send more" in one.summary
-    assert " had had no room for " in one.known
+    assert " had been closed for " in one.known
 
 
 @pytest.mark.parametrize("cause", unreached_peers.CAUSES)
