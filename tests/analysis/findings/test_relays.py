@@ -99,7 +99,7 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     assert found == ({FAULTS[name]} if name in FAULTS else set())
 
 
-@pytest.mark.parametrize("interval_us", [100, 500])
+@pytest.mark.parametrize("interval_us", [pytest.param(100, marks=pytest.mark.slow), 500])
 @pytest.mark.parametrize("name", [*(name for name, (_, at) in FAULTS.items() if at[:4] != "127."), "healthy_service"])
 def test_packets_that_overtake_others_in_a_network_card_accuse_nobody_else(
     name: str, interval_us: int, tmp_path: Path
