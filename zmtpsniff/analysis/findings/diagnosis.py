@@ -130,9 +130,8 @@ class Diagnosis:
             Violations(relays, self._requests),
             Vantage(),
         ]
-        self._asked_first: Ledger[int, int] = Ledger(
-            int
-        )  # by flow: how many replies a ROUTER gave, while it asked nothing
+        # By flow: how many replies a ROUTER gave, while it asked nothing.
+        self._asked_first: Ledger[int, int] = Ledger(int)
         self._compares = not sampled
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]

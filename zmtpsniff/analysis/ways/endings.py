@@ -59,13 +59,13 @@ class _LateHost(msgspec.Struct):
 
 
 class _Times:
-    """Times, by host; without number if there are too many, or if one is not known."""
+    """Times by host. If a host has too many, or one that is not known, any time may be one of its times."""
 
     def __init__(self) -> None:
         self._times: dict[str, list[tuple[int, int]] | None] = {}
 
     def add(self, host: str, since_ns: int | None, until_ns: int) -> None:
-        """Add a time; None if it is not known since when."""
+        """Add a time of a host; ``since_ns`` is None if its beginning is not known."""
         times = self._times.setdefault(host, []) if len(self._times) < _HOSTS else None
         if times is None:
             return
@@ -117,7 +117,7 @@ class Endings:
         self._is_blind = self._is_blind or not hosts
 
     def see_hole(self, since_ns: int | None, until_ns: int, *hosts: str) -> None:
-        """Octets between these hosts are missing that passed in this time; None if it is not known since when."""
+        """Octets between these hosts are missing that passed in this time; ``since_ns`` is None if it is not known."""
         for host in hosts:
             self._holes.add(host, since_ns, until_ns)
 
