@@ -66,6 +66,27 @@ def announced_octets(event: Command) -> int | None:
     return len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
 
 
+class Announcements:
+    """How many octets both sides announce in the handshake of CURVE, by flow."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._octets: Ledger[int, dict[str, int]] = Ledger(dict)
+
+    def of_both(self, dossier: Dossier, event: Command) -> dict[str, int] | None:
+        """Take a command. Returns the octets by address if it is the announcement that was missing, else None."""
+        octets = announced_octets(event)
+        if octets is None or dossier.blind:
+            return None
+        announced = self._octets.at(event.flow)
+        announced[event.src] = octets
+        return announced if len(announced) == 2 else None
+
+    def end(self, flow: int) -> None:
+        """A connection is over."""
+        self._octets.pop(flow, None)
+
+
 class _Request(msgspec.Struct, eq=False):
     """A request in boxes."""
 
@@ -201,7 +222,7 @@ class SealedRequests(Inquiry):
         """``requests`` counts them; ``timeout_seconds`` is how long a request may wait for its reply."""
         self._requests = requests
         self._timeout_ns = nanoseconds(timeout_seconds)
-        self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces
+        self._announcements = Announcements()
         self._exchanges: dict[int, _SealedExchange] = {}
         self._waits: Ledger[str, _HostWaits] = Ledger(_HostWaits)
         self._repliers: Ledger[str, None] = Ledger()  # sockets of such connections
@@ -233,12 +254,8 @@ class SealedRequests(Inquiry):
 
     def command(self, dossier: Dossier, event: Command) -> None:
         """Learn how much a side announces."""
-        octets = announced_octets(event)
-        if octets is None or dossier.blind:
-            return
-        announced = self._announced.at(event.flow)
-        announced[event.src] = octets
-        if len(announced) == 2 and len(self._exchanges) < _MOST:
+        announced = self._announcements.of_both(dossier, event)
+        if announced is not None and len(self._exchanges) < _MOST:
             replier, asker = sorted(announced, key=announced.__getitem__)
             if announced[replier] == _REP and announced[asker] >= _REQ:
                 self._begin(event.flow, asker, replier, in_turns=announced[asker] == _REQ)
@@ -281,7 +298,7 @@ class SealedRequests(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look whether a request waits."""
-        self._announced.pop(event.flow, None)
+        self._announcements.end(event.flow)
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None:
             return

@@ -26,8 +26,8 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.rhythms import Rhythm
-from zmtpsniff.analysis.findings.sealed_requests import announced_octets
-from zmtpsniff.analysis.findings.silent_peers import RouterPeer, peers_with_work
+from zmtpsniff.analysis.findings.sealed_requests import Announcements
+from zmtpsniff.analysis.findings.silent_peers import RhythmicPeer, peers_with_work
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.durations import nanoseconds
 
@@ -58,20 +58,16 @@ class SealedWorkers(Inquiry):
     def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
         """``timeout_seconds`` is how long a worker may say nothing."""
         self._timeout_ns = nanoseconds(timeout_seconds)
-        self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces
+        self._announcements = Announcements()
         self._pipes: dict[int, _Pipe] = {}
         self._workers: Ledger[str, _Worker] = Ledger(limit=_MOST)  # by host
         # By the host of a PUSH: its workers whose connections are over.
-        self._peers: Ledger[str, deque[RouterPeer]] = Ledger(partial(deque, (), _WORKERS))
+        self._peers: Ledger[str, deque[RhythmicPeer]] = Ledger(partial(deque, (), _WORKERS))
 
     def command(self, dossier: Dossier, event: Command) -> None:
         """Learn how much a side announces."""
-        octets = announced_octets(event)
-        if octets is None or dossier.blind:
-            return
-        announced = self._announced.at(event.flow)
-        announced[event.src] = octets
-        if len(announced) == 2 and {*announced.values()} == {_PUSH} and len(self._pipes) < _MOST:
+        announced = self._announcements.of_both(dossier, event)
+        if announced is not None and {*announced.values()} == {_PUSH} and len(self._pipes) < _MOST:
             self._pipes[event.flow] = _Pipe()
 
     def sealed(self, event: Command) -> None:
@@ -117,7 +113,7 @@ class SealedWorkers(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Keep what a worker did until its connection was over."""
-        self._announced.pop(event.flow, None)
+        self._announcements.end(event.flow)
         pipe = self._pipes.pop(event.flow, None)
         worker = None if pipe is None or not pipe.sender else self._workers.get(host_of(pipe.receiver))
         if pipe is None or worker is None or worker.flow != event.flow or not worker.spoken.said:
@@ -126,7 +122,7 @@ class SealedWorkers(Inquiry):
         closed = closer is not None and closer.address == pipe.receiver
         packet = 0 if dossier is None else dossier.packet
         self._peers.at(host_of(pipe.sender)).append(
-            RouterPeer(
+            RhythmicPeer(
                 pipe.receiver,
                 pipe.sender,
                 pipe.given,

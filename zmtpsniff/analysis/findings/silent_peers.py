@@ -41,12 +41,12 @@ _ALIKE = 2  # paces differ by less
 _GOES_ON_NS = 1_000_000_000
 
 
-class RouterPeer(NamedTuple):
-    """A peer of a ROUTER whose connection is over, or as far as the capture goes."""
+class RhythmicPeer(NamedTuple):
+    """A peer of a ROUTER or a PUSH, by its rhythm until its connection was over, or as far as the capture goes."""
 
     address: str
-    router: str
-    given: Rhythm  # of the ROUTER
+    socket: str  # whose peer it is: the ROUTER or the PUSH
+    given: Rhythm  # of that socket
     spoken: Rhythm  # of the peer
     flow: int
     packet: int  # the last one of the connection
@@ -97,14 +97,14 @@ class RouterPeer(NamedTuple):
 
 def peer_of(
     event: Connection, rhythms: Sequence[Rhythm], asker: str, until_ns: int, packet: int, is_blind: bool
-) -> RouterPeer | None:
+) -> RhythmicPeer | None:
     """The peer of a bound ROUTER at the other end of a connection; None if these are other sockets."""
     peer, router = event.client, event.server
     if router.socket_type != "ROUTER" or peer.socket_type != "DEALER" or not rhythms:
         return None
     spoken, given = rhythms[asker == peer.address], rhythms[asker == router.address]
     closed = event.closed_by == "client"
-    return RouterPeer(
+    return RhythmicPeer(
         peer.address,
         router.address,
         given,
@@ -119,7 +119,7 @@ def peer_of(
     )
 
 
-def silent_peers(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int) -> Iterator[Claim]:
+def silent_peers(peers: Sequence[RhythmicPeer], timeout_ns: int, now_ns: int) -> Iterator[Claim]:
     """The claims about those peers of one ROUTER that fell silent."""
     for one in peers:
         if one.is_blind:
@@ -133,7 +133,7 @@ def silent_peers(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int) -> I
             yield from _without_farewell(one, others)
 
 
-def peers_with_work(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int, kind: str) -> Iterator[Claim]:
+def peers_with_work(peers: Sequence[RhythmicPeer], timeout_ns: int, now_ns: int, kind: str) -> Iterator[Claim]:
     """The claims about those peers of one socket, of that ``kind``, that stopped with work in hand."""
     for one in peers:
         if one.is_piled_up() and not one.is_blind:
@@ -142,7 +142,7 @@ def peers_with_work(peers: Sequence[RouterPeer], timeout_ns: int, now_ns: int, k
 
 
 def _with_work(
-    one: RouterPeer, others: Iterable[RouterPeer], timeout_ns: int, now_ns: int, kind: str = "ROUTER"
+    one: RhythmicPeer, others: Iterable[RhythmicPeer], timeout_ns: int, now_ns: int, kind: str = "ROUTER"
 ) -> Iterator[Claim]:
     given, spoken = one.given, one.spoken
     waited_ns, silent_ns = one.until_ns - given.since_ns, one.until_ns - spoken.last_ns
@@ -166,16 +166,16 @@ def _with_work(
         words = f"closed its connection with {count} in hand, after it had said nothing for {about(waited_ns)}"
     yield Claim(
         "worker-closed" if one.closed else "worker-silent",
-        f"the worker {one.address} of {one.router} {words}",
+        f"the worker {one.address} of {one.socket} {words}",
         before,
         seen,
-        [one.address, one.router],
+        [one.address, one.socket],
         certainty="likely",
         subject=one.address,
     )
 
 
-def _without_beats(one: RouterPeer, others: Sequence[RouterPeer], timeout_ns: int) -> Iterator[Claim]:
+def _without_beats(one: RhythmicPeer, others: Sequence[RhythmicPeer], timeout_ns: int) -> Iterator[Claim]:
     spoken = one.spoken
     silent_ns = one.until_ns - spoken.last_ns
     if not (one.is_silent(timeout_ns) and one.ends_as_before):
@@ -187,18 +187,18 @@ def _without_beats(one: RouterPeer, others: Sequence[RouterPeer], timeout_ns: in
         return
     yield Claim(
         "heartbeat-lost",
-        f"the DEALER {one.address} says nothing to {one.router} any more, for {about(silent_ns)}, while "
+        f"the DEALER {one.address} says nothing to {one.socket} any more, for {about(silent_ns)}, while "
         f"{plural(len(paced), 'other')} of the same ROUTER do",
         f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and so do "
         "the others",
         Occurrences.of([(spoken.last_ns, one.packet, one.flow)]),
-        [one.address, one.router],
+        [one.address, one.socket],
         certainty="likely",
         subject=one.address,
     )
 
 
-def _without_farewell(one: RouterPeer, others: Sequence[RouterPeer]) -> Iterator[Claim]:
+def _without_farewell(one: RhythmicPeer, others: Sequence[RhythmicPeer]) -> Iterator[Claim]:
     spoken = one.spoken
     is_in_time = one.until_ns - spoken.last_ns <= _ALIKE * spoken.longest_gap_ns
     if not (is_in_time and one.is_steady and one.ends_as_before):
@@ -210,12 +210,12 @@ def _without_farewell(one: RouterPeer, others: Sequence[RouterPeer]) -> Iterator
         return
     yield Claim(
         "worker-closed",
-        f"the DEALER {one.address} closed its connection to {one.router}, while {plural(len(paced), 'other')} of the "
+        f"the DEALER {one.address} closed its connection to {one.socket}, while {plural(len(paced), 'other')} of the "
         "same ROUTER go on",
         f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and its "
         "last message is like those before: it may have been killed, or told to stop",
         Occurrences.of([(one.until_ns, one.packet, one.flow)]),
-        [one.address, one.router],
+        [one.address, one.socket],
         "note",
         certainty="possible",
         subject=one.address,

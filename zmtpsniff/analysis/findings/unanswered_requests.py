@@ -42,7 +42,7 @@ from zmtpsniff.analysis.findings.exchanges import (
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.rhythms import Rhythm
-from zmtpsniff.analysis.findings.silent_peers import RouterPeer, peer_of, silent_peers
+from zmtpsniff.analysis.findings.silent_peers import RhythmicPeer, peer_of, silent_peers
 from zmtpsniff.analysis.findings.slow_replies import slow_replies, slow_workers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
@@ -100,7 +100,7 @@ class Requests(Inquiry):
         self._unreached: Ledger[tuple[int, str], None] = Ledger()  # each flow, and who is silent
         self._waiting: Ledger[tuple[int, str], None] = Ledger()  # likewise: requests waited when it ended
         self._caught_up: Ledger[int, int] = Ledger()  # by flow whose late requests have their replies: the slowest
-        self._peers: Ledger[str, deque[RouterPeer]] = Ledger(partial(deque, (), _WORKERS))  # of each ROUTER
+        self._peers: Ledger[str, deque[RhythmicPeer]] = Ledger(partial(deque, (), _WORKERS))  # of each ROUTER
         self._told: set[int] = set()  # flows of which a finding has been made
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
@@ -248,7 +248,7 @@ class Requests(Inquiry):
             event, exchange.rhythms, exchange.asker, until_ns, 0 if dossier is None else dossier.packet, exchange.blind
         )
         if peer is not None:
-            self._peers.at(peer.router).append(peer)
+            self._peers.at(peer.socket).append(peer)
         if not exchange.has_roles:
             return
         self._ended[event.flow] = (until_ns, exchange.is_worker, exchange.answered)

@@ -1,6 +1,5 @@
 """Messages with the same octets as those that the sender's host has taken: one program may have passed them on."""
 
-from dissectors.address import is_loopback
 from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop
 
@@ -26,7 +25,7 @@ class EqualMessages:
         """
         is_one_program = hop.stream.knows_sender and before.stream.knows_receiver
         if (
-            is_loopback(hop.src)
+            hop.stream.on_loopback
             and not is_one_program
             and hop.stream.src_kind != "XPUB"
             and before.stream.dst_kind != "XSUB"

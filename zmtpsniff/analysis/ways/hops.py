@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.address import has_bound_port, is_loopback
+from dissectors.address import has_bound_port
 from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.dossier import WORK_FRAMES, has_envelope_inside
@@ -175,7 +175,7 @@ class Stream(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
-    keeps_order: bool = False  # it is on the loopback interface, where no packet overtakes one of another connection
+    on_loopback: bool = False  # all programs have one address there, and no packet overtakes another one
     # If a PUSH gives the replies: how many messages of each form were sent since one got a reply, and got one.
     pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
@@ -267,7 +267,7 @@ class Hop(msgspec.Struct, eq=False):
         """Whether its join shows that the socket that sent it belongs to the program that took ``before``."""
         if self.is_side_publication and self.before is not None and self.before.stream.sends == "request":
             return False
-        if self.joined == "order" and is_loopback(self.src):  # all programs share this address
+        if self.joined == "order" and self.stream.on_loopback:  # all programs share this address
             return self.stream.is_proven
         return not self.is_guess
 

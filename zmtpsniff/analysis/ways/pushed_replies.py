@@ -15,7 +15,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from dissectors.address import is_loopback
 from dissectors.events import at_hand
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop, RequestCount
@@ -73,7 +72,7 @@ class PushedReplies:
         stream = hop.stream
         found: dict[Hop, bool] = {}
         has_requests = self._pushers.at(stream.src_host)  # live, that may be a process now
-        if not has_requests or (is_loopback(hop.src) and not (stream.knows_sender and stream.knows_receiver)):
+        if not has_requests or (stream.on_loopback and not (stream.knows_sender and stream.knows_receiver)):
             return found  # on loopback all programs have one address
         for key in _keys(hop, stream.src_host):
             asked = self._owners.get(key)

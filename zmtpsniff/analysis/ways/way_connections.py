@@ -161,7 +161,7 @@ class WayConnection(msgspec.Struct, eq=False):
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
-            keeps_order=is_loopback(src),
+            on_loopback=is_loopback(src),
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
         )

@@ -47,7 +47,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from dissectors.address import host_of, is_loopback
+from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.columns import PAIR, ROW
 from dissectors.events import (
@@ -489,7 +489,7 @@ class Ways:
         first, before = hop.way.first, hop.before
         if self._in_order or not hop.reply or hop.flow != first.flow or before is None:
             return False
-        if not hop.stream.keeps_order:
+        if not hop.stream.on_loopback:
             is_next = before.stream.dst_host == hop.stream.src_host
             while before.reply and before.before is not None:
                 before = before.before
@@ -547,7 +547,7 @@ class Ways:
         that message, or one that has the id for its name. There, only many messages show it: if all of them are related
         to messages of one socket.
         """
-        if not is_loopback(hop.src) or (hop.stream.knows_sender and related.stream.knows_receiver):
+        if not hop.stream.on_loopback or (hop.stream.knows_sender and related.stream.knows_receiver):
             return True
         hop.stream.note_source(related)
         return hop.stream.is_proven
@@ -634,7 +634,7 @@ class Ways:
                 self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
-        if not hop.stream.keeps_order:
+        if not hop.stream.on_loopback:
             if hop.reply:
                 self._put_before_early_reply(hop)
             elif (early := self._envelopes.early_leg(hop)) is not None:
