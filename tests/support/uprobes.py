@@ -25,7 +25,19 @@ def need_uprobes() -> None:
 
 
 def placed(pid: int) -> list[str]:
-    """The probes and the instances of tracefs that a process has, as it is or as it was."""
-    folder = Path(find_tracefs())
-    probes = folder.glob(f"events/zmtpsniff_{pid}_*/*/")
-    return [path.name for path in (*probes, *folder.glob(f"instances/zmtpsniff_{pid}_*"))]
+    """The probes and the instances of tracefs that a process has, as it is or as it was.
+
+    Groups of probes vanish while this looks, also those of other tests: a folder that has gone has none.
+    """
+    folder = find_tracefs()
+    groups = [f"{folder}/events/{name}" for name in names(f"{folder}/events") if name.startswith(f"zmtpsniff_{pid}_")]
+    probes = [name for group in groups for name in names(group) if os.path.isdir(f"{group}/{name}")]
+    return probes + [name for name in names(f"{folder}/instances") if name.startswith(f"zmtpsniff_{pid}_")]
+
+
+def names(folder: str) -> list[str]:
+    """The names in a folder; none where there is no such folder any more."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
