@@ -12,6 +12,7 @@ import duckdb
 import polars
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.spark.hosts import BEGIN_NS, Host, talk
@@ -307,6 +308,22 @@ def test_spark_says_the_same(
         "SELECT * FROM exchanges ORDER BY conn_id, number",
     ):
         assert [tuple(row) for row in spark_session.sql(query).collect()] == database.execute(query).fetchall()
+
+
+@pytest.mark.slow
+def test_a_session_keeps_its_settings(
+    spark_session: SparkSession, network: tuple[Network, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where views cannot be made."""
+    from zmtpsniff.spark import open_tables
+
+    before = spark_session.conf.getAll
+    open_tables(spark_session, str(network[1]))
+    assert spark_session.conf.getAll == before
+    monkeypatch.setattr("zmtpsniff.spark.report.views.WORTH_KEEPING", ("a view that is not there",))
+    with pytest.raises(AnalysisException):
+        open_tables(spark_session, str(network[1]))
+    assert spark_session.conf.getAll == before
 
 
 def test_polars_counts_the_same(network: tuple[Network, Path]) -> None:

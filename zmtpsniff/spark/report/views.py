@@ -37,9 +37,11 @@ def make_views(session: "SparkSession", folder: str) -> dict[str, "DataFrame"]:
         session.sql(query).createOrReplaceTempView(name)
     before = session.conf.get(_FEW_PARTS)
     session.conf.set(_FEW_PARTS, "true")
-    for name in WORTH_KEEPING if store.paths("ways") else WORTH_KEEPING[:1]:  # the others are made of ways
-        session.catalog.cacheTable(name)  # computed once, when it is asked for; to plan that takes half a second
-    session.conf.set(_FEW_PARTS, str(before))
+    try:
+        for name in WORTH_KEEPING if store.paths("ways") else WORTH_KEEPING[:1]:  # the others are made of ways
+            session.catalog.cacheTable(name)  # computed once, when it is asked for; to plan that takes half a second
+    finally:
+        session.conf.set(_FEW_PARTS, str(before))
     return {table: session.table(table) for table in TABLES}
 
 
