@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.uprobes import need_uprobes
 from zmtpsniff.host import perf_mappings
 from zmtpsniff.host.perf_mappings import PerfMappings
@@ -102,22 +103,38 @@ def test_what_is_ignored_is_not_told(file: Path, tmp_path: Path) -> None:
 
 
 def test_around_the_end_of_a_ring(file: Path) -> None:
-    with mappings(1 << 16) as opened:
+    """Other programs fill it, too, while this one gets no processor: what has no room then is counted."""
+    told = 0
+    with on_one_processor(), mappings(1 << 16) as opened:
         for _ in range(2000):
             run_from(file)
-            assert [each.path for each in ours(opened.read(opened.descriptors))] == [str(file)]
-        assert opened.lost == 0
+            found = [each.path for each in ours(opened.read(opened.descriptors))]
+            assert found == [str(file)] or not found
+            told += len(found)
+        run_from(file)  # the kernel tells a loss with the next record
+        told += len(ours(opened.read(opened.descriptors)))
+        assert told > 1000
+        assert told + opened.lost >= 2001
 
 
 def test_what_has_no_room_is_counted(file: Path) -> None:
-    with mappings(mmap.PAGESIZE) as opened, on_one_processor():
-        for _ in range(1000):
-            run_from(file)
-        told = len(ours(opened.read(opened.descriptors)))
-        run_from(file)  # the kernel tells the loss with the next record
-        assert len(ours(opened.read(opened.descriptors))) == 1
-        assert 0 < told < 1000
-        assert told + opened.lost >= 1000
+    runs = told = 0
+    with on_one_processor(), mappings(mmap.PAGESIZE) as opened:
+
+        def is_told() -> bool:
+            """Make more than there is room for; false if other programs had taken all the room before."""
+            nonlocal runs, told
+            for _ in range(1000):
+                run_from(file)
+            some = len(ours(opened.read(opened.descriptors)))
+            run_from(file)  # the kernel tells the loss with the next record
+            last = len(ours(opened.read(opened.descriptors)))
+            runs, told = runs + 1001, told + some + last
+            return some > 0 and last > 0
+
+        wait_for(is_told)
+        assert told < runs
+        assert told + opened.lost >= runs
 
 
 def test_a_processor_that_is_switched_on_and_off(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
