@@ -74,6 +74,8 @@ def test_it_says_what_ip_says(sides: tuple[Side, Side]) -> None:
     here.ip("address", "add", "10.78.0.1/16", "dev", here.interface)
     here.ip("link", "add", "bare", "mtu", "1400", "type", "bridge")
     here.ip("link", "set", here.interface, "alias", "to the other [bold]side[/]")
+    # The kernel gives it an address of its own a while after both ends are up.
+    wait_for(lambda: any(each["scope"] == "link" for each in told_by_ip(here)[here.interface]["addr_info"]))
     there.ip("link", "set", there.interface, "down")
     # The kernel tells that the other end is down a while after it is.
     wait_for(lambda: "NO-CARRIER" in told_by_ip(here)[here.interface]["flags"])
@@ -210,7 +212,7 @@ def test_a_table_fits_its_terminal(columns: int, sides: tuple[Side, Side]) -> No
                 shown += piece
         except OSError:  # how Linux says that nobody has the other end any more
             pass
-        assert program.wait(30) == 0
+        assert program.wait(60) == 0
     os.close(ours)
     assert b"\x1b[32m" in shown  # up is green
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()

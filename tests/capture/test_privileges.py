@@ -200,6 +200,7 @@ def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
 # Runs the program with an observer in front of each parser, which notes the state of all threads when it is first used.
 OBSERVED = """
 import json, sys
+from contextlib import suppress
 from pathlib import Path
 import zmtpsniff.capture.file_octets, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
 import dissectors.zmtp.greeting
@@ -212,7 +213,10 @@ def observe(owner, name, seen=[]):
     def parser(*given, **named):
         if name not in seen:
             seen.append(name)
-            states = [path.read_text() for path in Path("/proc/self/task").glob("*/status")]
+            states = []
+            for path in Path("/proc/self/task").glob("*/status"):
+                with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+                    states.append(path.read_text())
             (FOLDER / name).write_text(json.dumps(states))
         return parse(*given, **named)
     setattr(owner, name, parser)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.namespaces import joined_namespaces, needs_namespaces
+from tests.support.ports import free_port
 from zmtpsniff.host import processes
 from zmtpsniff.host.kernel_sockets import KernelQueues, SocketEnds, SocketTable
 from zmtpsniff.host.processes import container_of, look_up, pod_of, process_of
@@ -103,10 +105,12 @@ def test_a_port_that_is_another_programs_now(monkeypatch: pytest.MonkeyPatch) ->
 @needs_namespaces
 def test_connections_of_other_network_namespaces() -> None:
     """Those of containers; but not their loopback, whose addresses are those of ours."""
+    # Other tests, of another run, too, have the same addresses in namespaces of their own.
+    port, own_port = free_port(), free_port()
     code = (
-        "import socket; server = socket.create_server(('{0}', 7777)); "
-        "end = socket.create_connection(('{0}', 7777), source_address=('{0}', 7778)); accepted, _ = server.accept(); "
-        "print(flush=True); input()"
+        f"import socket; server = socket.create_server(('{{0}}', {port})); "
+        f"end = socket.create_connection(('{{0}}', {port}), source_address=('{{0}}', {own_port})); "
+        "accepted, _ = server.accept(); print(flush=True); input()"
     )
     with joined_namespaces() as (side, _):
         for host, seen in ((side.ipv4, True), ("127.0.0.1", False)):
@@ -114,7 +118,7 @@ def test_connections_of_other_network_namespaces() -> None:
             with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
                 assert other.stdout
                 other.stdout.readline()
-                asked = SocketEnds(f"{host}:7778", f"{host}:7777")
+                asked = SocketEnds(f"{host}:{own_port}", f"{host}:{port}")
                 assert SocketTable().owners([asked]) == ({asked: other.pid} if seen else {})
                 other.communicate(b"\n")
 
@@ -139,10 +143,7 @@ def test_octets_that_nobody_takes(bound: str, connected: str) -> None:
             here, there = text(client.getsockname()), text(client.getpeername())
             assert KernelQueues().of(here, there) == (0, 0)
             client.send(b"x" * 1000)
-            deadline = time.monotonic() + 10
-            while KernelQueues().of(there, here) != (1000, 0) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert KernelQueues().of(there, here) == (1000, 0)
+            wait_for(lambda: KernelQueues().of(there, here) == (1000, 0))
             client.setblocking(False)
             with suppress(BlockingIOError):
                 while True:

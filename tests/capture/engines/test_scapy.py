@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import itertools
 import os
 import socket
 import struct
@@ -27,8 +28,10 @@ pytestmark = [
     pytest.mark.xdist_group("any interface"),  # at the same time these would see each other's packets
 ]
 
+_PATIENCE = 60.0  # seconds; a machine that does much else may be slow
 _TUNSETIFF, _TAP, _TUN, _NO_PACKET_INFO = 0x400454CA, 2, 1, 0x1000
 _CLONE_NEWNET = 0x4000_0000
+_numbers = itertools.count()
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _UP = 0x8913, 0x8914, 1
 
 
@@ -50,7 +53,8 @@ def own_interface(kind: int) -> Iterator[tuple[str, int]]:
     """A TUN or TAP interface that is up, and the descriptor through which packets come in on it."""
     if not os.path.exists("/dev/net/tun"):
         pytest.skip("there is no /dev/net/tun here")
-    name = f"zt{os.getpid() % 1_000_000}{'n' if kind == _TUN else 'p'}"
+    # No name comes back: who lists interfaces twice knows by it whether one was there all the time.
+    name = f"zt{os.getpid() % 10_000_000}{'n' if kind == _TUN else 'p'}{next(_numbers)}"
     descriptor = os.open("/dev/net/tun", os.O_RDWR)
     try:
         fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH14x", name.encode(), kind | _NO_PACKET_INFO))
@@ -114,21 +118,30 @@ def test_a_vlan_tag_that_the_kernel_took_out_is_put_back() -> None:
 
 
 @contextmanager
-def udp_over_loopback() -> Iterator[tuple[socket.socket, int]]:
-    """A sender, and the port that it sends to."""
+def udp_over_loopback() -> Iterator[tuple[Callable[[bytes], object], int]]:
+    """What sends a datagram and comes back when it is there, and the port that it sends to.
+
+    A busy kernel passes datagrams on later, and drops those that become too many.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(_PATIENCE)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(receiver.getsockname())
-            yield sender, receiver.getsockname()[1]
+
+            def send(octets: bytes) -> None:
+                sender.send(octets)
+                assert receiver.recv(1 << 16) == octets
+
+            yield send, receiver.getsockname()[1]
 
 
 def test_what_the_kernel_drops_is_counted() -> None:
-    with udp_over_loopback() as (sender, port):
+    with udp_over_loopback() as (send, port):
         engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}", buffer_mib=1))
         engine.start()
-        for _ in range(2000):  # nobody reads meanwhile
-            sender.send(bytes(1400))
+        for _ in range(2000):  # nobody reads the ring meanwhile
+            send(bytes(1400))
         packets = captured(engine)
     assert 0 < len(packets) < 2000
     assert len(packets) + engine.dropped == 2000
@@ -138,9 +151,9 @@ def test_what_was_dropped_before_the_ring_was_there_does_not_count() -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as packet_socket:
         packet_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         packet_socket.bind(("lo", 0))
-        with udp_over_loopback() as (sender, _):
+        with udp_over_loopback() as (send, _):
             for _ in range(500):  # more than fits
-                sender.send(bytes(1400))
+                send(bytes(1400))
         ring = PacketRing(packet_socket, 4)
         ring.count_drops()
     assert ring.dropped < 500  # of what others send meanwhile, at most
@@ -148,12 +161,12 @@ def test_what_was_dropped_before_the_ring_was_there_does_not_count() -> None:
 
 
 def test_time_is_the_kernels_and_each_packet_over_loopback_comes_once() -> None:
-    with udp_over_loopback() as (sender, port):
+    with udp_over_loopback() as (send, port):
         engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}"))
         engine.start()
         before = time.time_ns()
         for number in range(50):
-            sender.send(b"%05d" % number)
+            send(b"%05d" % number)
         after = time.time_ns()
         packets = captured(engine)
     assert [packet[2][42:47] for packet in packets] == [b"%05d" % number for number in range(50)]
@@ -162,19 +175,19 @@ def test_time_is_the_kernels_and_each_packet_over_loopback_comes_once() -> None:
 
 def test_whole_packets_or_as_much_as_is_asked_for() -> None:
     for snaplen, expected in ((262_144, 60_042), (96, 96)):
-        with udp_over_loopback() as (sender, port):
+        with udp_over_loopback() as (send, port):
             engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}", snaplen=snaplen))
             engine.start()
-            sender.send(bytes(60_000))
+            send(bytes(60_000))
             (packet,) = captured(engine)
         assert (len(packet[2]), packet[3]) == (expected, 60_042)
 
 
 def test_a_filter_that_speaks_of_ethernet_only() -> None:
-    with udp_over_loopback() as (sender, port):
+    with udp_over_loopback() as (send, port):
         engine = ScapyEngine(LiveOptions(["any"], f"ether proto 0x0800 and udp port {port}"))
         engine.start()
-        sender.send(b"x")
+        send(b"x")
         assert len(captured(engine)) == 1
 
 
