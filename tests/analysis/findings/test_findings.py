@@ -23,6 +23,7 @@ from tests.world.tap import Packets, captured, joined, load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.exchanges import ServiceCount
+from zmtpsniff.analysis.findings.finding import Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, WholeCaptureInquiry
 from zmtpsniff.analysis.findings.slow_replies import slow_replies
 from zmtpsniff.capture.block import Packet
@@ -269,3 +270,8 @@ def test_a_sample_of_connections_is_not_compared(name: str, is_left: bool) -> No
     diagnosis = Diagnosis(sampled=True)
     diagnosis.take(list(zmtpsniff.open(FIXTURES / f"{name}.pcap")))
     assert ([one.code for one in diagnosis.findings() if one.severity != "note"] == FAULTY[name]) == is_left
+
+
+def test_a_packet_that_shows_two_faults_is_named_once() -> None:
+    both = Occurrences.all_of([Occurrences.of([(1, 82, 3), (2, 382, 2)]), Occurrences.of([(1, 82, 3), (5, 400, 2)])])
+    assert (both.count, [one.packet for one in both.evidence]) == (4, [82, 382, 400])

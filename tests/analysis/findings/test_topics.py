@@ -131,6 +131,28 @@ def test_a_misspelt_topic_is_of_who_wants_it_also_if_octets_of_its_connection_ar
     assert [(one.code, one.endpoints[0]) for one in found] == [("subscription-unmatched", "10.9.0.28:57246")]
 
 
+@pytest.mark.parametrize(
+    ("octets", "named"),
+    [(b"\5READY", "10.9.0.28:57246"), (b"\x09SUBSCRIBE", None)],
+    ids=["announcement", "subscription"],
+)
+def test_a_proxy_does_not_answer_for_a_topic_whose_subscriber_is_hidden(
+    tmp_path: Path, octets: bytes, named: str | None
+) -> None:
+    """The capture lacks that the peer of the subscriber is a publisher, or the subscription itself."""
+    packets = load(FIXTURES / "systems" / "topic_misspelt.pcap.gz")
+    lost = next(
+        one
+        for one in packets
+        if octets in one[2] and (57246).to_bytes(2, "big") in (one[2][34:36], one[2][36:38])
+        and (named is None or one[2][36:38] == (57246).to_bytes(2, "big"))
+    )  # fmt: skip
+    packets.remove(lost)
+    save(tmp_path / "gap.pcap", packets)
+    found = [one for one in diagnose(tmp_path / "gap.pcap") if one.severity != "note"]
+    assert [(one.code, one.endpoints[0]) for one in found] == ([("subscription-unmatched", named)] if named else [])
+
+
 @pytest.mark.parametrize("closed", [(1,), (2, 1)])
 @pytest.mark.parametrize(
     ("apart_ms", "topic", "is_told"), [(1, b"stat.", False), (1, b"state.", True), (400, b"stat.", True)]

@@ -119,7 +119,7 @@ def test_a_vlan_tag_that_the_kernel_took_out_is_put_back() -> None:
 
 @contextmanager
 def udp_over_loopback() -> Iterator[tuple[Callable[[bytes], object], int]]:
-    """What sends a datagram and comes back when it is there, and the port that it sends to.
+    """A function that sends a datagram and comes back when it is there, and the port that it sends to.
 
     A busy kernel passes datagrams on later, and drops those that become too many.
     """

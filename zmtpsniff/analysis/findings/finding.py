@@ -128,7 +128,8 @@ class Occurrences(msgspec.Struct, eq=False):
         for time_ns in (other.first_ns, other.last_ns):
             self.add(time_ns, None, None, 0)
         for one in other.evidence:
-            self.add(None, one.packet, one.flow, 0)
+            if one not in self._first:
+                self.add(None, one.packet, one.flow, 0)
 
     def since(self, time_ns: int) -> None:
         """It began no later than then."""

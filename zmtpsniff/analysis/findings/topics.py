@@ -16,6 +16,7 @@ have one without news that looks like another one. So that is a warning only if 
 separators, differs. A subscriber that wants the near one as well made no typo.
 
 The XSUB of a proxy repeats what subscribers behind it want. If the capture has one of these, only that one is named.
+If octets of any subscriber are missing, these may have been that subscription, and it is a note.
 
 A publisher knows a subscription only when it has come, and a copy may come after the end of the capture. So messages
 are missed only if they are some time after the one and before the other, and only if they matched a subscription of
@@ -224,7 +225,10 @@ _Reason = Literal["missed", "typo", "before", "never", "silence"]
 class _Suspect:
     """A topic of which nothing came."""
 
-    __slots__ = ("address", "got", "publisher", "repeats", "sent", "server", "topic", "topics", "until_ns", "wish")
+    __slots__ = (
+        "address", "got", "may_be_others", "publisher", "repeats", "sent", "server", "topic", "topics", "until_ns",
+        "wish",
+    )  # fmt: skip
 
     def __init__(self, subscriber: _Subscriber, topic: bytes, until_ns: int) -> None:
         self.publisher = subscriber.publisher
@@ -232,6 +236,7 @@ class _Suspect:
         self.address = subscriber.address
         self.got = subscriber.got
         self.repeats = subscriber.repeats
+        self.may_be_others = False  # a subscriber behind it may want the topic, though the capture does not show that
         self.topic = topic
         self.topics = subscriber.topics
         self.wish = subscriber.topics[topic]
@@ -274,6 +279,7 @@ class Topics(Inquiry):
         self._siblings: Ledger[tuple[str, frozenset[bytes]], list[tuple[int, set[bytes]]]] = Ledger(list)
         self._without: list[tuple[str, str, Dossier, int]] = []  # address, publisher, connection, its end
         self._origins: Ledger[bytes, str] = Ledger(str)  # by topic: who wanted it, and does not repeat what others want
+        self._is_blind = False  # octets of a connection are missing: perhaps subscriptions
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
@@ -286,11 +292,13 @@ class Topics(Inquiry):
         made.publisher.has_groups = has_groups
         made.repeats = dossier.types[made.address] == "XSUB"
         made.blind = dossier.blind
+        self._is_blind |= made.blind
         return made.take
 
     def lose(self, dossier: Dossier) -> None:
         """The missing messages may have matched."""
         subscriber = self._subscribers.get(dossier.flow)
+        self._is_blind = True
         if subscriber is not None:
             subscriber.blind = True
 
@@ -319,7 +327,10 @@ class Topics(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look for topics of which nothing came."""
         subscriber = self._subscribers.pop(event.flow, None)
-        if subscriber is None:
+        if subscriber is None:  # the capture may lack what its publisher announced
+            for side in (event.client, event.server):
+                if side.socket_type == "SUB":
+                    self._origins.update(dict.fromkeys(map(at_hand, event.subscriptions), side.address))
             return
         for topic, wish in subscriber.topics.items():
             subscriber.publisher.forget(topic, wish)
@@ -372,6 +383,7 @@ class Topics(Inquiry):
             if near is not None:
                 meant[suspect.topic] = near
             if suspect.repeats and reason in ("typo", "never"):  # octets of who wants it are missing
+                suspect.may_be_others = self._is_blind and suspect.topic not in self._origins
                 suspect.address = self._origins.get(suspect.topic, suspect.address)
             topic = suspect.topic if reason in ("missed", "typo") else None
             groups.setdefault((suspect.server, reason, suspect.got == 0, topic), []).append(suspect)
@@ -452,7 +464,8 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
             near = publisher.name(near)
             what += f"; did you mean {quoted(near)}?"
             certainty, suggestion = "likely", near.decode(errors="backslashreplace")
-            severity = None if got_nothing or _spelled_alike(topics[0], near) else "note"
+            is_clear = not suspects[0].may_be_others and (got_nothing or _spelled_alike(topics[0], near))
+            severity = None if is_clear else "note"
     return Claim(
         "subscription-unmatched",
         what,
