@@ -327,6 +327,27 @@ def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) ->
         assert json.loads(output.splitlines()[-1])["type"] == "capture"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_is_lost_while_it_is_stopped(unbuffered: str, tmp_path: Path) -> None:
+    """As by Ctrl-Z and fg: the kernel then takes a part of what is being written, whatever buffers Python has."""
+    capture = tmp_path / "long.pcap"
+    save(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
+    command = [*PROGRAM, "read", "-T", "json", str(capture)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    ) as program:
+        assert program.stdout
+        pipe = program.stdout.fileno()
+        wait_for(lambda: waiting_octets(pipe) > FULL_PIPE)
+        program.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, program.pid, os.WSTOPPED)
+        program.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, program.pid, os.WCONTINUED)
+        time.sleep(0.2)
+        assert program.stdout.read().decode() == run(*command[3:]).stdout
+        assert program.wait(60) == 0
+
+
 def test_decode_as_reads_one_side_that_proves_nothing(tmp_path: Path) -> None:
     # Only what the client of a ZMTP 1.0 connection sends: a chain of frames, but by itself no proof.
     capture = FIXTURES / "net_zmtp1_gap.pcap"

@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.output import PartialOutputError, discard_standard_output, tell
+from zmtpsniff.cli.output import PartialOutputError, buffer_standard_output, discard_standard_output, tell
 from zmtpsniff.engine.memory import dismiss_collector
 from zmtpsniff.errors import Error
 
@@ -104,6 +104,7 @@ def main() -> None:
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(cli, {}, "zmtpsniff", _COMPLETION, instruction))
+    buffer_standard_output()
     try:
         # Not cli.main(): click handles closed pipes and interrupts in another way.
         with cli.make_context("zmtpsniff", sys.argv[1:]) as context:

@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from typing import IO, Any
 
 import click
@@ -22,6 +23,17 @@ class PartialOutputError(KeyboardInterrupt):
 
 class OutputError(Error):
     """The output cannot be written; its text is one line that names the file and says why."""
+
+
+def buffer_standard_output() -> None:
+    """Have a buffer between the program and standard output, also where Python was told to have none.
+
+    Containers tell it so (PYTHONUNBUFFERED). A signal, such as what follows Ctrl-Z, ends a write to a full pipe early;
+    without a buffer nobody would write the rest.
+    """
+    if isinstance(getattr(sys.stdout, "buffer", None), FileIO):
+        out = sys.stdout
+        sys.stdout = open(out.fileno(), "w", encoding=out.encoding, errors=out.errors, closefd=False)  # noqa: SIM115
 
 
 def tell(text: str) -> None:
