@@ -18,6 +18,7 @@ from tests.support.live_program import needs_privilege
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
 from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.engines import packet_ring
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.engines.packet_ring import PacketRing
 from zmtpsniff.capture.engines.scapy import ScapyEngine
@@ -115,6 +116,16 @@ def test_a_vlan_tag_that_the_kernel_took_out_is_put_back() -> None:
         packets = captured(engine)
     assert [packet[2] for packet in packets if packet[2] in sent] == sent
     assert all(packet[3] == len(packet[2]) for packet in packets)
+
+
+def test_what_the_kernel_hands_over_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine lets its timers wait: here the kernel has one that is too late for the end of the capture."""
+    monkeypatch.setattr(packet_ring, "RETIRE_MS", 700)
+    with udp_over_loopback() as (send, port):
+        engine = ScapyEngine(LiveOptions(["lo"], f"udp port {port}"))
+        engine.start()
+        send(b"x")
+        assert len(captured(engine, 0.1)) == 1
 
 
 @contextmanager

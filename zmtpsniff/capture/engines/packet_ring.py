@@ -71,6 +71,12 @@ class PacketRing:
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
         return int(struct.unpack("=III", statistics)[1])
 
+    @property
+    def filling(self) -> int | None:
+        """The place of the block that the kernel will hand over next; None while it has no packet."""
+        _, count, _, _ = _BLOCK.unpack_from(self._memory, self._next * _BLOCK_OCTETS + 8)
+        return self._next if count else None
+
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield copies of the blocks that are there: the number of packets in each, and their octets with headers."""
         memory = self._memory
@@ -81,7 +87,7 @@ class PacketRing:
             if not status & _OWNED_BY_US:
                 return
             block = memory[start + first : start + length]
-            memory[start + 8 : start + 12] = b"\0\0\0\0"  # the kernel's again
+            memory[start + 8 : start + 16] = bytes(8)  # the kernel's again, without packets
             self._next = (self._next + 1) % self._blocks
             if count:
                 yield count, block

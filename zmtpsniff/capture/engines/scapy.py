@@ -29,6 +29,7 @@ _SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
 _WAIT_MS = 1000
 _BUSY_WAIT_MS = 100  # while an interface is down
 _STATISTICS_SECONDS = 0.5
+_LAST_SECONDS = 2.0  # for which the end waits for blocks
 
 
 class ScapyEngine(SourceState):
@@ -112,13 +113,23 @@ class ScapyEngine(SourceState):
                     poll.unregister(number)
                     del names[number]
                     self._end(name)
-            # The block that is being filled is handed over within its time.
-            time.sleep(1.2 * RETIRE_MS / 1000)
-            for ring in self._rings.values():
-                yield from map(_piece, ring.blocks())
+            yield from self._last_pieces()
             self._count_drops()
         finally:
             self.close()
+
+    def _last_pieces(self) -> Iterator[Piece]:
+        """Yield the blocks that are being filled. They are handed over within their time, on a busy machine later."""
+        filling = {ring: ring.filling for ring in self._rings.values()}
+        deadline = time.monotonic() + _LAST_SECONDS
+        time.sleep(1.2 * RETIRE_MS / 1000)
+        while True:
+            for ring in self._rings.values():
+                yield from map(_piece, ring.blocks())
+            late = [ring for ring, place in filling.items() if place is not None and ring.filling == place]
+            if not late or time.monotonic() > deadline:
+                return
+            time.sleep(0.1 * RETIRE_MS / 1000)
 
     def packets(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
         """Find the packets in the kernel's blocks."""
