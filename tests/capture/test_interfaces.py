@@ -28,7 +28,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux ke
 
 def run(*options: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     if prefix:
-        done = subprocess.run([*prefix, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([*prefix, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=120)
     else:
         done = runner.run("interfaces", *options)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_an_interface_with_such_a_name_can_be_captured_on(sides: tuple[Side, Sid
     here.ip("link", "set", here.interface, "name", name)
     here.ip("link", "set", name, "up")
     command = here.command(sys.executable, "-m", "zmtpsniff", "live", "-v", "-i", name)
-    done = subprocess.run([*command, "-a", "duration:0.2"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*command, "-a", "duration:0.2"], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(r"zmtpsniff: capturing on z\x1b[31mq with ")
     assert not CONTROL_OR_UNSEEN.search((done.stdout + done.stderr).replace("\n", ""))
@@ -212,7 +212,7 @@ def test_a_table_fits_its_terminal(columns: int, sides: tuple[Side, Side]) -> No
                 shown += piece
         except OSError:  # how Linux says that nobody has the other end any more
             pass
-        assert program.wait(60) == 0
+        assert program.wait(120) == 0
     os.close(ours)
     assert b"\x1b[32m" in shown  # up is green
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()

@@ -152,7 +152,7 @@ def test_killed_it_leaves_no_process(engine: str, sides: tuple[Side, Side]) -> N
         children = program.children()
         assert running(children) == children
         program.process.kill()
-        wait_for(lambda: not running(children), 30)
+        wait_for(lambda: not running(children))
 
 
 @pytest.mark.parametrize(

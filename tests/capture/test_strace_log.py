@@ -235,7 +235,7 @@ def test_a_real_program(tmp_path: Path) -> None:
                 if "ptrace" in errors or "not permitted" in errors:
                     pytest.skip(f"strace may not trace here: {errors.strip()[:100]}")
                 raise
-            program.wait(30)
+            program.wait(120)
     events = list(zmtpsniff.open(log, patterns=False, payload=False))
     requests = [e.frames[1:] for e in events if isinstance(e, Message) and e.socket_type == "REQ"]
     assert [

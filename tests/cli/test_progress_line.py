@@ -60,11 +60,11 @@ def read_slowly(
         ) as program,
     ):
         os.close(slave)
-        select.select([master if program.stdout is None else program.stdout], [], [], 30)
+        select.select([master if program.stdout is None else program.stdout], [], [], 120)
         time.sleep(SLOW_SECONDS)
         terminal = Terminal(master)
         output = b"" if program.stdout is None else program.stdout.read()
-        assert program.wait(30) == 0
+        assert program.wait(120) == 0
     terminal.all()
     os.close(master)
     return output.decode(), terminal

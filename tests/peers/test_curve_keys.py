@@ -77,11 +77,11 @@ def keys(side: Side, *options: str, prefix: Sequence[str] = ()) -> Iterator["sub
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 def run(side: Side, *words: str) -> str:
-    done = subprocess.run(side.command(*ZMTPSNIFF, *words), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(side.command(*ZMTPSNIFF, *words), capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -183,7 +183,7 @@ def test_several_at_once_see_all_keys(side: Side, tmp_path: Path) -> None:
             if left > 1:
                 ended, helper = (first, helpers[0]) if left == 3 else (others[0], helpers[1])
                 ended.send_signal(signal.SIGKILL if left == 3 else signal.SIGTERM)
-                ended.wait(30)
+                ended.wait(120)
                 wait_for(lambda: placed(helper) == [])  # noqa: B023
                 assert placed(helpers[2]) != []
                 connect(peers)
@@ -244,7 +244,7 @@ def test_memory_of_programs(side: Side, tmp_path: Path, handshake: bool, where: 
 
 def dump(pid: int, file: Path) -> None:
     """Write a core dump of what a search looks at, as gdb's gcore does."""
-    done = subprocess.run(["gcore", "-o", str(file), str(pid)], capture_output=True, check=False, timeout=60)
+    done = subprocess.run(["gcore", "-o", str(file), str(pid)], capture_output=True, check=False, timeout=120)
     if done.returncode:
         pytest.skip("gcore (gdb) is not installed or may not attach")
     file.with_name(f"{file.name}.{pid}").rename(file)
@@ -262,7 +262,7 @@ def test_program_that_logs_its_keys_itself(side: Side, tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=120,
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(PROJECT)},
         )
@@ -299,7 +299,7 @@ def test_extcap(side: Side, tmp_path: Path) -> None:
                         got += more
         finally:
             process.terminate()
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=120)
     ours = [line for line in said.splitlines() if not re.search(rb"process \d+ ended before", line)]  # another test's
     assert (process.returncode, ours) == (0, [])
     assert [got.count(text.encode()) for text in ("reply to hello", "reply to one", "HELLO")] == [1, 1, 0]
@@ -332,7 +332,7 @@ def test_probes_go_with_whoever_ends_it(side: Side, number: signal.Signals) -> N
         helper = child_of(process.pid)
         assert placed(helper) != []
         process.send_signal(number)
-        process.wait(30)
+        process.wait(120)
         wait_for(lambda: placed(helper) == [])
 
 
@@ -341,7 +341,7 @@ def test_probes_that_a_killed_helper_left_are_removed_at_the_next_start(side: Si
         helper = child_of(process.pid)
         assert placed(helper) != []  # not asked once it is killed: then whatever starts may remove them
         os.kill(helper, signal.SIGKILL)
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     with keys(side, "-o", os.devnull):
         assert placed(helper) == []
 

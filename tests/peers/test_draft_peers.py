@@ -29,7 +29,7 @@ pytestmark = [
 def run(side: Side, exchange: str, port: int) -> list[dict[str, Any]]:
     """The logs of the two sockets of an exchange."""
     command = side.command(*PROGRAM, exchange, HOST, str(port))
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr.decode()
     return list(map(json.loads, done.stdout.splitlines()))
 

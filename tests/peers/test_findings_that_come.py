@@ -33,9 +33,9 @@ def test_nobody_listens(side: Side, tmp_path: Path) -> None:
         with subprocess.Popen(client, stdin=subprocess.PIPE, text=True) as peer:
             assert program.stdout is not None
             comes = json.loads(program.stdout.readline())
-            peer.communicate("\n", timeout=60)
+            peer.communicate("\n", timeout=120)
         program.send_signal(signal.SIGINT)
-        said, _ = program.communicate(timeout=60)
+        said, _ = program.communicate(timeout=120)
     assert (comes["code"], comes["state"], comes["endpoints"]) == ("endpoint-refused", "comes", ["127.0.0.1:5999"])
     (whole,) = [one for one in map(json.loads, said.splitlines()) if one.get("code") == "endpoint-refused"]
     assert "state" not in whole

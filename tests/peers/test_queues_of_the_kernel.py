@@ -14,17 +14,19 @@ _WORK = """
 import time, zmq
 context = zmq.Context()
 pusher = context.socket(zmq.PUSH)
+monitor = pusher.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 pusher.bind("tcp://127.0.0.1:5555")
 workers = [context.socket(zmq.PULL) for _ in range(2)]
 for worker in workers:
     worker.rcvhwm, worker.rcvbuf = 1, 4096
     worker.connect("tcp://127.0.0.1:5555")
-time.sleep(0.5)
+for worker in workers:
+    monitor.recv_multipart()
 for number in range(40):
-    pusher.send(b"work " * 1000)
-while workers[0].poll(500):
+    pusher.send(b"work " * 1000)  # to one after the other
+for number in range(20):
     workers[0].recv()
-time.sleep(1.5)
+time.sleep(2.5)
 print("ready", flush=True)
 input()
 context.destroy(linger=0)
@@ -40,8 +42,8 @@ def test_what_waits_at_a_worker_that_takes_nothing(side: Side) -> None:
             assert peers.stdout is not None
             assert peers.stdout.readline() == "ready\n"
             program.send_signal(signal.SIGINT)
-            said, _ = program.communicate(timeout=60)
-            peers.communicate("\n", timeout=60)
+            said, _ = program.communicate(timeout=120)
+            peers.communicate("\n", timeout=120)
     found = [json.loads(line) for line in said.splitlines()]
     # Its jobs wait while the other has nothing to do, unless that is slow for a moment, too, on a busy machine.
     every = [one for one in found if one.get("code") in ("subscriber-slow", "work-uneven") and "state" not in one]

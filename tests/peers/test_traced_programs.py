@@ -34,7 +34,7 @@ def test_command(transport: str, tmp_path: Path) -> None:
     """A program that forks; each message once although both ends are traced, and its exit status is told."""
     endpoint = f"ipc://{tmp_path}/socket" if transport == "ipc" else "tcp://127.0.0.1:*"
     command = [*PROGRAM, "-T", "json", "--", *PAIR, endpoint, "20", "7"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     records = list(map(json.loads, done.stdout.splitlines()))
     assert texts(records) == expected(20)
@@ -69,7 +69,7 @@ def test_processes_that_run_already(transport: str, tmp_path: Path) -> None:
             else:  # it ends with the programs
                 pair.stdin.close()
                 records = sniffer.read_all()
-            assert sniffer.process.wait(30) == 0, sniffer.said()
+            assert sniffer.process.wait(120) == 0, sniffer.said()
         assert running(children) == []
         (connection,) = (record for record in records if record["type"] == "connection")
         named = [connection[side]["process"]["pid"] for side in ("client", "server") if "process" in connection[side]]
@@ -96,7 +96,7 @@ def test_interrupt_while_the_command_starts(pause: float) -> None:
         sniffer.stderr.readline()
         time.sleep(pause)
         sniffer.send_signal(signal.SIGINT)
-        records, said = sniffer.communicate(timeout=60)
+        records, said = sniffer.communicate(timeout=120)
     assert sniffer.returncode == 0
     assert "sleep was ended by SIGTERM" in said
     assert json.loads(records)["type"] == "capture"

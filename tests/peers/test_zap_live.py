@@ -17,7 +17,7 @@ pytestmark = [needs_namespaces, needs_privilege]
 
 def test_every_request_and_its_reply() -> None:
     with joined_namespaces() as (side, _), live("-i", "lo", prefix=side.command()) as program:
-        done = subprocess.run(side.command(*PROGRAM), capture_output=True, check=False, timeout=60)
+        done = subprocess.run(side.command(*PROGRAM), capture_output=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr.decode()
         program.read_until(lambda records: is_end(records[-1:]))
         records = program.interrupt()

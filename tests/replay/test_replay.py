@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Cut, Greeting, Message, Octets, Peer, Sides, Subscription
+from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
 from zmtpsniff.cli.main import cli
@@ -270,15 +271,16 @@ def test_router_finds_who_it_talked_to(named: bool) -> None:
                 client.send(name[:1])
                 assert monitor.poll(PATIENCE_MS)
                 client.disable_monitor()
-                time.sleep(0.2)  # which the message has to be there before the next one's
+                wait_for(lambda: [name[:1]] in [each.frames for each in shown if isinstance(each, Message)])  # noqa: B023
             for name, client in zip((b"bob", b"alice") if named else (b"alice", b"bob"), clients, strict=True):
                 got[name] = client.recv_multipart() if client.poll(PATIENCE_MS) else []
                 client.close(0)
 
         clients: list[zmq.Socket[bytes]] = []
+        shown: list[AnyEvent] = []
         thread = threading.Thread(target=ask)
         thread.start()
-        score, _ = play([*alice, *bob], f"tcp://127.0.0.1:{port}", bound=True, as_whom="servers")
+        score, _ = play([*alice, *bob], f"tcp://127.0.0.1:{port}", bound=True, as_whom="servers", shown=shown)
         thread.join(PATIENCE_MS / 1000)
     assert got == {b"alice": [b"for a"], b"bob": [b"for b"]}
     assert (score.sent, score.same, score.unsent) == (2, 2, 0)

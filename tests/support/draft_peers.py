@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from wsproto import ConnectionType, WSConnection
@@ -99,7 +100,7 @@ def ws_sizes(context: zmq.Context, host: str, port: int) -> None:
     pair.tell(*map(body, SIZES))
     pair.ask(body(BIG))
     pair.tell(body(BIG))
-    time.sleep(0.25)
+    time.sleep(0.5)
     pair.ask(b"after some heartbeats")
     pair.client.close()
     time.sleep(0.1)
@@ -170,8 +171,9 @@ def udp_radio_dish(context: zmq.Context, host: str, port: int) -> None:
     dish.bind(f"udp://{host}:{port}")
     for group in GROUPS:
         dish.join(group)
+    while f":{port:04X} " not in Path("/proc/self/net/udp").read_text():
+        time.sleep(0.01)  # what is sent before the thread of libzmq has its socket is lost
     radio.connect(f"udp://{host}:{port}")
-    time.sleep(0.5)  # what is sent before the other one's thread has its socket is lost
     for size in (0, 1, 255, 256, 1400, 1473, 8000):
         for group in GROUPS:
             radio.send(body(size), group=group)

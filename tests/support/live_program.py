@@ -137,7 +137,7 @@ def capturing(command: Sequence[str], reads: bool = False) -> Iterator[LiveProgr
             # It has its time to end what it started.
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
 

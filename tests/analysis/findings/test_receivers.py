@@ -68,7 +68,7 @@ def _record(path: Path, at: int, change: Callable[[Side, Side], None]) -> tuple[
                 change(here, there)
                 time.sleep(_GONE_SECONDS)
                 capture.terminate()
-                capture.wait(30)
+                capture.wait(120)
             finally:
                 for one in (capture, publisher, subscriber):
                     one.kill()

@@ -103,7 +103,7 @@ def _packets_of_randpkt(*options: str) -> int:
     if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
         pytest.skip("tshark has no randpkt interface here")
     command = [*PROGRAM, "-T", "json", "--engine", "tshark", "-i", "randpkt", *options, *_OF_ONE_KIND]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["type"] == "capture"
     packets: int = last["packets"]
@@ -113,7 +113,7 @@ def _packets_of_randpkt(*options: str) -> int:
 def test_an_interface_that_only_tshark_knows() -> None:
     # It makes 1,000 packets unless told otherwise, and of a program that ends tshark may lose the last ones.
     more = ["--tshark-option", "extcap.randpkt.count:100000"]
-    assert _packets_of_randpkt("-c", "1500", "-a", "duration:40", *more) == 1500
+    assert _packets_of_randpkt("-c", "1500", "-a", "duration:100", *more) == 1500
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def recorded(pattern: str, kind: str, length: int, count: int) -> Conversation:
         if pattern == "pub":
             client.subscribe(b"")
         for one in (client, server):
-            one.rcvtimeo = one.sndtimeo = 20_000
+            one.rcvtimeo = one.sndtimeo = 60_000
         sender, receiver = (server, client) if pattern == "pub" else (client, server)
         for number in range(-1, count):
             body = b"first" if number < 0 else BODIES[kind](random, length + random.randrange(5000))
@@ -113,7 +113,7 @@ def recorded(pattern: str, kind: str, length: int, count: int) -> Conversation:
         client.close(0)
         server.close(0)
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         near.close()
         far.close()
     return Conversation(f"{pattern} {kind}", tuple(pieces))
