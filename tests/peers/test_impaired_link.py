@@ -23,6 +23,7 @@ from tests.support.impaired_link import (
     DroppedError,
     Impairment,
     LostEndError,
+    StandstillError,
     impaired_link,
     needs_tap,
     needs_tcpdump,
@@ -59,14 +60,14 @@ class Recording(NamedTuple):
     live: list[Record]  # what zmtpsniff showed while it went on, on the side of the server
 
 
-_TRIES = 4  # to capture all packets of a conversation on a busy machine, and all ends of its connections
+_TRIES = 4  # to capture all of a conversation on a busy machine: its packets, its ends, and no standstill
 
 
 def record(impairment: Impairment, folder: Path) -> Recording:
     for seed in range(1, _TRIES):
         try:
             return record_once(impairment, seed, folder)
-        except (DroppedError, LostEndError):
+        except (DroppedError, LostEndError, StandstillError):
             pass
     return record_once(impairment, _TRIES, folder)
 

@@ -44,6 +44,7 @@ _DISCARD_PORT = 9
 _MARK = b"the end of the capture"
 _SEND_MARK = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto({!r}, (sys.argv[1], {}))"
 
+_STANDSTILL_NS = 500_000_000  # half of what an answer to a heartbeat may take
 _OVER = {"TIME-WAIT", "FIN-WAIT-2"}  # states of connections that send nothing but answers
 
 needs_tap = pytest.mark.skipif(not os.access(_TAP_PATH, os.R_OK | os.W_OK), reason=f"TAP devices need {_TAP_PATH}")
@@ -76,6 +77,7 @@ class Wire:
     def __init__(self, taps: tuple[int, int], impairment: Impairment, seed: int) -> None:
         self.middle: list[Packet] = []  # what passed the capture point between the stretches
         self.lost = self.duplicated = self.overtaken = 0  # frames
+        self.lateness_ns = 0  # by how much a frame came later than it was to
         self._taps = taps
         self._impairment = impairment
         self._chances = {(side, left): Random(f"{seed} {side} {left}") for side in (LEFT, RIGHT) for left in (0, 1)}
@@ -96,7 +98,8 @@ class Wire:
             for source, tap in enumerate(self._taps):
                 if tap in ready:
                     self._take(source, os.read(tap, _FRAME_SIZE))
-            while self._on_the_way and self._on_the_way[0].due_ns <= time.monotonic_ns():
+            while self._on_the_way and self._on_the_way[0].due_ns <= (now_ns := time.monotonic_ns()):
+                self.lateness_ns = max(self.lateness_ns, now_ns - self._on_the_way[0].due_ns)
                 self._move(heappop(self._on_the_way))
 
     @property
@@ -159,7 +162,7 @@ class Link(NamedTuple):
     def finish(self) -> None:
         """Wait until all connections are over, no frame is on its way and both captures hold all that passed.
 
-        Raises LostEndError if one of the captures has no end of a connection.
+        Raises LostEndError if one of the captures has no end of a connection, StandstillError if it tests nothing.
         """
         wait_for(lambda: self.wire.is_idle and not any(set(_states(side)) - _OVER for side in self.sides))
         if any("FIN-WAIT-2" in _states(side) for side in self.sides):
@@ -168,6 +171,8 @@ class Link(NamedTuple):
         left, right = self.sides
         run(*left.command(sys.executable, "-c", _SEND_MARK.format(_MARK, _DISCARD_PORT), right.ipv4))
         wait_for(lambda: all(_MARK in path.read_bytes() for path in self.captures))
+        if self.wire.lateness_ns > _STANDSTILL_NS:
+            raise StandstillError
 
 
 def _states(side: Side) -> list[str]:
@@ -208,6 +213,10 @@ def _tap(side: Side) -> Iterator[int]:
 
 class DroppedError(Exception):
     """The machine was too busy to capture all packets, so what was captured tests nothing."""
+
+
+class StandstillError(Exception):
+    """The machine let the wire stand still for so long that peers seemed silent to each other, as they were."""
 
 
 class LostEndError(Exception):
