@@ -75,7 +75,7 @@ def capinfos_counts(*paths: Path) -> list[int]:
 
 
 @given(packets=packets_st, size=st.integers(1, 30), comments=st.lists(comments_st, max_size=2))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_packets_are_read_back_alike(packets: list[Packet], size: int, comments: list[str], tmp_path: Path) -> None:
     path = tmp_path / "any.pcapng"
     saver = Saver(str(path), ORIGIN, comments=comments)
@@ -248,7 +248,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
         st.none() | st.integers(1, 4),
     ),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(60))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(60))
 def test_any_ring_holds_the_last_packets(
     shapes: list[list[tuple[int, int, int]]], ring: FileRing, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
