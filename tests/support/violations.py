@@ -62,8 +62,11 @@ def bundled() -> str:
     return min(paths)
 
 
-def reaction(library: str, one: Violation, silent: float = _PATIENCE) -> Reaction:
-    """Provoke libzmq, which connects, and see what it does; one that is silent for so long knows no PING."""
+def reaction(library: str, one: Violation, silent: float = _PATIENCE, least: int = 0) -> Reaction:
+    """Provoke libzmq, which connects, and see what it does; one that is silent for so long knows no PING.
+
+    The first messages, ``least`` of them, may come late.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server, zmq.Context(library) as context:
         server.settimeout(_PATIENCE)
         victim = context.socket(one.kind)
@@ -86,7 +89,7 @@ def reaction(library: str, one: Violation, silent: float = _PATIENCE) -> Reactio
             closed = not _await(peer, b"\4PONG", silent, one.said + PING)
             if not closed:
                 peer.sendall(one.after)
-            heard, works = _hear(victim, _SILENT if one.after and not closed else 0.2)
+            heard, works = _hear(victim, _SILENT if one.after and not closed else 0.2, least)
             server.settimeout(_QUIET)
             again = stuck = False
             if closed:
@@ -123,10 +126,10 @@ def _await(peer: socket.socket, octets: bytes, silent: float, ask: bytes = b"") 
     return True
 
 
-def _hear(victim: zmq.Socket, seconds: float) -> tuple[list[list[bytes]], bool]:
+def _hear(victim: zmq.Socket, seconds: float, least: int) -> tuple[list[list[bytes]], bool]:
     """The messages that the program receives up to the right one, and whether that came."""
     heard: list[list[bytes]] = []
-    end = time.monotonic() + seconds
+    end = time.monotonic() + (_PATIENCE if least else seconds)
     while (left := end - time.monotonic()) > 0:
         victim.set(zmq.RCVTIMEO, int(left * 1000) + 1)
         try:
@@ -136,6 +139,8 @@ def _hear(victim: zmq.Socket, seconds: float) -> tuple[list[list[bytes]], bool]:
         if message[-1].endswith(AFTER):
             return heard, True
         heard.append(message)
+        if len(heard) == least:
+            end = time.monotonic() + seconds
     return heard, False
 
 
