@@ -1,16 +1,19 @@
 """Messages that hosts have taken, and the ids of the connections that they came on."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from dissectors.events import Command
+from dissectors.address import host_of
+from dissectors.events import Command, Message
 from tests.analysis.ways.scenes import Scene
 from tests.support.footprint import entries
 from zmtpsniff.analysis.ways import envelopes
 from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
+from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.net.witness import Attempt, Outcome
 
 BODY = b"the same again"
 
@@ -206,6 +209,79 @@ def test_replies_over_two_brokers_in_any_order_have_the_envelopes_of_their_reque
         ]
         ways[client] += [reply.packet for reply in replies]
     assert [[leg.packet for leg in way.legs] for way in scene.ways()] == ways
+
+
+def two_brokers() -> Scene:
+    """A client, two brokers behind each other and a worker: connections 1, 2 and 3."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(2, "10.0.1.1:40000", "10.0.2.1:5556", types=("DEALER", "ROUTER"))
+    scene.connect(3, "10.0.3.1:40000", "10.0.2.1:5557", types=("REP", "DEALER"))
+    return scene
+
+
+CLIENT, BROKER = b"\x00\x6b\x8b\x45\x68", b"\x00\x6b\x8b\x45\x67"
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_broker_that_begins_anew_gives_its_ids_anew_though_a_leg_of_it_overtakes_the_one_before(
+    is_refused: bool,
+) -> None:
+    """The connections from before were reset, and it is not known yet whether more of their packets come.
+
+    If the first broker comes back at once, nothing shows that the ids are new. Then no leg is left out, at least.
+    """
+    scene = two_brokers()
+    ways = Ways()
+    expected: list[list[int]] = []
+    for number, (near, far) in enumerate([(2, 3), (4, 5), (4, 5)]):
+        if number == 1:
+            ways.take(scene.events)
+            times = scene.now_ns, scene.now_ns
+            outcome: Outcome = "refused" if is_refused else "accepted"
+            ways.attempt(Attempt(outcome, 9, "10.0.1.1:40001", "10.0.2.1:5556", 1, *times, 9))
+            scene.events.clear()
+            scene.connect(4, "10.0.1.1:40002", "10.0.2.1:5556", types=("DEALER", "ROUTER"))
+            scene.connect(5, "10.0.3.1:40002", "10.0.2.1:5557", types=("REP", "DEALER"))
+        body = b"%d" % number
+        asked = scene.say(1, b"", body)
+        if number:
+            given = scene.say(far, BROKER, CLIENT, b"", body, by_server=True)
+            passed = scene.say(near, CLIENT, b"", body)
+        else:
+            passed = scene.say(near, CLIENT, b"", body)
+            given = scene.say(far, BROKER, CLIENT, b"", body, by_server=True)
+        replies = [
+            scene.say(far, BROKER, CLIENT, b"", body + b" done", answers=given),
+            scene.say(near, CLIENT, b"", body + b" done", by_server=True),
+            scene.say(1, b"", body + b" done", by_server=True, answers=asked),
+        ]
+        expected.append([one.packet for one in (asked, passed, given, *replies)])
+    found = ways.take(scene.events) + ways.finish(scene.now_ns)
+    legs = [hop for way in found for hop in way.hops]
+    assert all(hop.certain and host_of(hop.src) == host_of(hop.before.dst) for hop in legs if hop.before is not None)
+    if is_refused:
+        assert [[hop.packet for hop in way.hops] for way in found] == expected
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
+def test_replies_over_two_brokers_that_overtake_each_other_stand_in_the_order_of_their_way(
+    order: tuple[int, ...],
+) -> None:
+    """A network card with several queues shows the reply that a broker passed back before the one that it took."""
+    scene = two_brokers()
+    asked = scene.say(1, b"", b"asked")
+    scene.say(2, CLIENT, b"", b"asked")
+    given = scene.say(3, BROKER, CLIENT, b"", b"asked", by_server=True)
+    replies: list[Callable[[], Message]] = [
+        lambda: scene.say(3, BROKER, CLIENT, b"", b"done", answers=given),
+        lambda: scene.say(2, CLIENT, b"", b"done", by_server=True),
+        lambda: scene.say(1, b"", b"done", by_server=True, answers=asked),
+    ]
+    for place in order:
+        replies[place]()
+    (way,) = scene.ways()
+    assert [leg.flow for leg in way.legs] == [1, 2, 3, 3, 2, 1]
 
 
 def over_websockets(rounds: int = 8) -> Scene:

@@ -63,7 +63,7 @@ from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
-from zmtpsniff.net.witness import Pause, Stall
+from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about, nanoseconds
 
@@ -202,6 +202,10 @@ class Relays(Inquiry):
     def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
         """Follow the messages of these connections in a batch."""
         self._ways.take_columns(batch, flows, self._take_ways)
+
+    def attempt(self, attempt: Attempt) -> None:
+        """A program may begin anew: tell the ways."""
+        self._ways.attempt(attempt)
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent, or is not there any more."""

@@ -22,6 +22,10 @@ So an id goes through these states:
   places: ``settled()`` gives them, and the way that each began becomes a piece of another one.
 - *past*: the connection is over. A broker may still hold messages that came over it.
 
+A program that begins anew may give the same ids again, while the capture does not show yet that the connections from
+before are over: a RST waits for octets that it may have overtaken. So once a ROUTER refuses a connection, each id there
+is possible for other connections, too; the known ones keep it.
+
 A join is certain if the id is known, and if no other message fits as well (``Hop.is_ambiguous``). Where a reply fits
 one connection only, by several ids, its leg does not wait: it takes the most likely place, and that is ambiguous.
 
@@ -216,7 +220,7 @@ class RoutingIds(dict[tuple[int, str], Octets]):
     def __init__(self) -> None:
         """Start without any."""
         super().__init__()
-        self._flows: dict[tuple[str, Octets], int] = {}  # the reverse: connections by ROUTER and id
+        self._flows: dict[str, dict[Octets, int]] = {}  # the reverse: connections by ROUTER, and by id
         self._routers: dict[int, list[str]] = {}  # by connection: the ROUTERs at which its id is known
         self._past: Ledger[tuple[int, str], Octets] = Ledger(limit=_PAST)  # those of connections that are over
         self._missed: set[int] = set()  # connections of which the capture lacks what the peers announced
@@ -228,7 +232,7 @@ class RoutingIds(dict[tuple[int, str], Octets]):
         if (flow, router) not in self:
             self._routers.setdefault(flow, []).append(router)
         self[flow, router] = routing_id
-        self._flows[router, routing_id] = flow
+        self._flows.setdefault(router, {})[routing_id] = flow
 
     def miss(self, flow: int) -> None:
         """The capture lacks the beginning of a connection, so its peer may have chosen an id."""
@@ -239,8 +243,19 @@ class RoutingIds(dict[tuple[int, str], Octets]):
         self._missed.discard(flow)
         for router in self._routers.pop(flow, ()):
             routing_id = self._past[flow, router] = self.pop((flow, router))
-            if self._flows.get((router, routing_id)) == flow:
-                del self._flows[router, routing_id]
+            flows = self._flows.get(router, {})
+            if flows.get(routing_id) == flow:
+                del flows[routing_id]
+                if not flows:
+                    del self._flows[router]
+
+    def begin_anew(self, router: str) -> None:
+        """A ROUTER refuses connections: if its program begins anew, it gives the same ids to other connections.
+
+        The connections that have them may be over, though the capture does not show it yet.
+        """
+        for routing_id in self._flows.pop(router, ()):
+            self._possible.pop((host_of(router), routing_id), None)
 
     def of(self, flow: int, router: str) -> Octets | None:
         """The id of a connection at a ROUTER, also if the connection is over; None if it is not known."""
@@ -261,9 +276,10 @@ class RoutingIds(dict[tuple[int, str], Octets]):
         It can have an id that a ROUTER makes up, unless another connection has it. If the capture lacks what the peer
         announced, it can have a single one of any form.
         """
+        flows = self._flows.get(router, {})
         for routing_id in ids:
-            if (is_own_id(routing_id) or (flow in self._missed and len(ids) == 1)) and self._flows.get(
-                (router, routing_id), flow
+            if (is_own_id(routing_id) or (flow in self._missed and len(ids) == 1)) and flows.get(
+                routing_id, flow
             ) == flow:
                 return routing_id
         return None
@@ -405,6 +421,10 @@ class Envelopes:
         routing_id = self.ids.first_possible(ids, flow, router) if known is None else known if known in ids else None
         if routing_id is None or not (kind == "ROUTER" or has_bound_port(router) or is_own_id(routing_id)):
             return None  # a ROUTER that connects, as those of some brokers do, shows by the ids that it makes up
+        if not (is_back or _sender_took(before, hop)):
+            in_front = frames[: extra - 1 if is_whole else list(frames).index(routing_id)]
+            if any(map(is_own_id, in_front)):
+                return None  # another ROUTER put an id in front: the leg to that one is missing, or has been overtaken
         return Join(before, routing_id, is_back, flow, is_whole, known is not None)
 
     def _readdressed(self, hop: Hop, before: Hop) -> Join | None:

@@ -391,6 +391,13 @@ class Hop(msgspec.Struct, eq=False):
             one = one.before
         return True
 
+    def comes_of(self, other: "Hop") -> bool:
+        """Whether it comes of another message, over any number of legs, or is that one."""
+        one: Hop | None = self
+        while one is not None and one is not other:
+            one = one.before
+        return one is other
+
     def passed_through(self, address: str) -> bool:
         """Whether this socket took it, or one of the messages of which it comes."""
         one: Hop | None = self

@@ -45,6 +45,7 @@ the original of a publication.
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from dissectors.address import host_of
@@ -83,6 +84,7 @@ from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 _WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
 _BEGUN = 4  # ways that a REQ began, of which the last ones may be its READY
 _LEGS = 4096  # of one request: a service may send replies to it for ever
+_LAST_LEGS = 16  # among so many, the newest, is a reply that overtook the one before
 _LATE = 4096  # messages of ways whose records are made; they may be answered or passed on
 _LATE_OCTETS = 8 << 20  # of those
 _OCTETS = 64 << 20  # of the messages of open ways
@@ -143,7 +145,9 @@ class Ways:
         self.connections.acknowledge(acknowledgments)
 
     def attempt(self, attempt: Attempt) -> None:
-        """Ignore an attempt: no way begins before there is a connection."""
+        """Learn of an attempt to connect: a ROUTER that refuses one may give its ids to other connections soon."""
+        if attempt.outcome == "refused":
+            self._envelopes.ids.begin_anew(attempt.server)
 
     def stall(self, stall: Stall) -> None:
         """Ignore a stall: the ways themselves show who waited."""
@@ -805,19 +809,20 @@ class Ways:
 
         Until now the broker seemed to have answered the request itself, or to pass back the reply before that one.
         """
-        hops = hop.way.hops
+        hops, first = hop.way.hops, hop.way.first
         last = hops[-2] if len(hops) > 1 and hops[-1] is hop else hop
-        if not last.reply or last is hop or last is hop.before:
+        if not last.reply or last is hop or (last is hop.before and not (first.answered and hop.flow != first.flow)):
             return  # as nearly always
-        early = next((one for one in hops if is_early_reply(one, hop)), None)
-        if early is None or early.before is None:
+        early = next((one for one in islice(reversed(hops), _LAST_LEGS) if is_early_reply(one, hop)), None)
+        if early is None or early.before is None or hop.comes_of(early):
             return
         if early.before.reply:
             hop.before = early.before
         early.before, hop.is_passed_on = hop, True
         self._held.remove(hop)
-        hops.pop()
-        hops.insert(hops.index(early), hop)
+        place = hops.index(early)
+        moved = [one for one in hops[place:] if one.comes_of(early)]
+        hops[place:] = [*(one for one in hops[place:] if one not in moved), *moved]
 
     def _put_before_reply(self, asked: Hop, way: OpenWay) -> None:
         """Make a way a piece of the way of the request ``asked``: its last message most likely led to the reply.
