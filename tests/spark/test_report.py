@@ -24,7 +24,6 @@ from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.capture_report import CaptureReport
 from zmtpsniff.report.results import Results
 from zmtpsniff.spark.report import report
-from zmtpsniff.spark.report.views import parse_time
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import FORMAT, MARK
 
@@ -229,10 +228,3 @@ def test_a_capture_that_was_replayed_counts_as_often(tmp_path: Path) -> None:
     ]  # others depend on these
     assert errors[0] == [3 * count for count in errors[1]]
     assert [row.subscribers for row in often.subscriptions] == [row.subscribers for row in once.subscriptions]
-
-
-def test_times() -> None:
-    assert parse_time("1970-01-02") == 86_400 * 1_000_000_000
-    assert parse_time("2026-11-21T14:00:00.5+01:00") == 1_795_266_000_500_000_000
-    with pytest.raises(ValueError, match="'yesterday' is no time"):
-        parse_time("yesterday")

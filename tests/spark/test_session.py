@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,17 @@ CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
 
 
 def ingest(folder: Path, *without: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own that lacks some modules, with the tools of a shell and no Java."""
-    missing = "; ".join(f"sys.modules[{name!r}] = None" for name in without) or "pass"
+    """The command that takes captures, without some modules."""
+    arguments = ["ingest", CAPTURE, "--output", str(folder / "out"), "--master", "local[1]"]
+    return spark_without(folder, without, *arguments)
+
+
+def spark_without(folder: Path, modules: Sequence[str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command in a process of its own that lacks some modules, with the tools of a shell and no Java."""
+    missing = "; ".join(f"sys.modules[{name!r}] = None" for name in modules) or "pass"
     code = f"import sys; {missing}; from zmtpsniff.cli.main import main; main()"
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "spark",
-            "ingest",
-            CAPTURE,
-            "--output",
-            str(folder / "out"),
-            "--master",
-            "local[1]",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=without_java(folder / "tools"),
-    )
+    command = [sys.executable, "-c", code, "spark", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=without_java(folder / "tools"))
 
 
 @pytest.mark.parametrize("missing", [("pyspark", "pyarrow"), ("pyspark",), ("pyarrow",), ("deltalake",)])
@@ -54,6 +45,12 @@ def test_without_a_package(tmp_path: Path, missing: tuple[str, ...]) -> None:
     done = ingest(tmp_path, *missing)
     assert done.returncode == 2
     assert done.stderr == f"zmtpsniff: {missing[0]} is not installed: pip install 'zmtpsniff[spark]'\n"
+
+
+def test_a_report_without_packages(tmp_path: Path) -> None:
+    done = spark_without(tmp_path, ("duckdb", "pyarrow"), "report", str(tmp_path), "--since", "2026-11-21")
+    assert done.returncode == 2
+    assert done.stderr == "zmtpsniff: pyarrow is not installed: pip install 'zmtpsniff[spark]'\n"
 
 
 def test_without_java(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from zmtpsniff.words.durations import about, brief, duration, nanoseconds, unix_ns
+from zmtpsniff.words.durations import about, brief, duration, nanoseconds, parse_time, unix_ns
 
 MS = 1_000_000
 
@@ -44,3 +44,10 @@ def test_a_limit_may_be_infinite(seconds: float, length_ns: int) -> None:
 def test_a_time_is_a_length_since_1970(text: str) -> None:
     time = datetime.fromisoformat(text)
     assert unix_ns(time) == round(time.timestamp() * 1_000_000) * 1000
+
+
+def test_times() -> None:
+    assert parse_time("1970-01-02") == 86_400 * 1_000_000_000
+    assert parse_time("2026-11-21T14:00:00.5+01:00") == 1_795_266_000_500_000_000
+    with pytest.raises(ValueError, match="'yesterday' is no time"):
+        parse_time("yesterday")

@@ -20,6 +20,7 @@ from zmtpsniff.cli.shared_options import (
 )
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import parse_time
 
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
@@ -56,12 +57,6 @@ def _check_series(value: str) -> str:
     return check_series(value)
 
 
-def _parse_time(value: str) -> int:
-    from zmtpsniff.spark.report.views import parse_time
-
-    return parse_time(value)
-
-
 def _location(value: str) -> str:
     """Refuse an empty path, such as an empty variable of a script: it would mean / or the current folder."""
     if not value:
@@ -70,7 +65,7 @@ def _location(value: str) -> str:
 
 
 _LOCATION = Parsed("location", _location)
-_TIME = Parsed("time", _parse_time)
+_TIME = Parsed("time", parse_time)
 
 
 @click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")

@@ -21,6 +21,18 @@ def unix_ns(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
+def parse_time(text: str) -> int:
+    """Read ``2026-11-21``, ``2026-11-21 14:00`` or ``2026-11-21T14:00:00+01:00`` (UTC where no zone is told).
+
+    Returns nanoseconds since the Unix epoch. ValueError says what is wrong.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time, such as 2026-11-21 or 2026-11-21T14:00:00+01:00") from None
+    return unix_ns(time if time.tzinfo is not None else time.replace(tzinfo=UTC))
+
+
 def duration(length_ns: int) -> str:
     """A length of time to three places, beside its limit: ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
     if length_ns < NS - 500:  # else it would be "1000.000 ms"

@@ -1,12 +1,10 @@
 """The tables of a folder as temporary views, so that they can be asked in SQL."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from zmtpsniff.spark.report.vantage import WORTH_KEEPING, views
 from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
 from zmtpsniff.spark.tables import TABLES, ddl
-from zmtpsniff.words.durations import unix_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,17 +63,3 @@ def _read(session: "SparkSession", folder: str, paths: list[str], table: str) ->
 def _of_hadoop(location: str) -> str:
     """A path or URL as Hadoop, which opens files for Spark, has it."""
     return f"s3a{location[2:]}" if location.startswith("s3:") else location
-
-
-def parse_time(text: str) -> int:
-    """Read ``2026-11-21``, ``2026-11-21 14:00`` or ``2026-11-21T14:00:00+01:00`` (UTC where no zone is told).
-
-    Returns nanoseconds since the Unix epoch. ValueError says what is wrong.
-    """
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time, such as 2026-11-21 or 2026-11-21T14:00:00+01:00") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return unix_ns(time)
