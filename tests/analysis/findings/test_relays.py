@@ -4,6 +4,7 @@ The captures are of real systems, every program on a host of its own, with one f
 """
 
 import json
+import random
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -97,6 +98,36 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     socket_at = save_on_one_host(load(SYSTEMS / f"{name}.pcap.gz"), path)
     found = {(one.code, socket_at[one.endpoints[0]]) for one in diagnose(path) if one.severity != "note"}
     assert found == ({FAULTS[name]} if name in FAULTS else set())
+
+
+# On one host, only unbroken series of messages tell that a service waits for another one.
+_HIDDEN_BY_HOLES = {"no_service", "slow_database"}
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("majordomo_drops", 3),
+        ("majordomo_drops", 5),
+        ("proxy_drops", 3),
+        ("replies_dropped", 2),
+        ("replies_dropped", 3),
+        *(
+            pytest.param(name, seed, marks=pytest.mark.slow)
+            for name in sorted({*FAULTS, "healthy_service"} - _NOT_ON_ONE_HOST - _HIDDEN_BY_HOLES)
+            for seed in range(6, 12)
+        ),
+    ],
+)
+def test_on_one_host_packets_that_are_missing_accuse_no_other_program(name: str, seed: int, tmp_path: Path) -> None:
+    """Without the leg between two brokers, what the second one sends seems to come of what the first one took."""
+    draw = random.Random(seed)
+    packets = [packet for packet in load(SYSTEMS / f"{name}.pcap.gz") if draw.random() >= 0.005]
+    path = tmp_path / "loopback.pcap"
+    socket_at = save_on_one_host(packets, path)
+    told = [one for one in diagnose(path) if one.severity != "note"]
+    named = [{host_of(socket_at[socket]) for socket in one.endpoints} for one in told]
+    assert all(host_of(FAULTS[name][1]) in hosts for hosts in named) if name in FAULTS else not named
 
 
 @pytest.mark.parametrize("interval_us", [pytest.param(100, marks=pytest.mark.slow), 500])
@@ -836,3 +867,13 @@ def test_each_of_many_workers_is_compared_with_some(monkeypatch: pytest.MonkeyPa
     diagnosis.take(scene.events)
     diagnosis.findings()
     assert count <= compared <= 100 * (count + 10)
+
+
+def test_on_one_host_a_subscriber_tells_what_its_peer_must_be(tmp_path: Path) -> None:
+    """The capture lacks what one proxy announces to a subscriber: it passes publications on all the same."""
+    packets = load(SYSTEMS / "topic_misspelt.pcap.gz")
+    to_subscriber = [one for one in packets if one[2][36:38] == (57246).to_bytes(2, "big")]
+    packets.remove(next(one for one in to_subscriber if b"\5READY" in one[2]))
+    save_on_one_host(packets, tmp_path / "loopback.pcap")
+    told = [one.code for one in diagnose(tmp_path / "loopback.pcap") if one.severity != "note"]
+    assert told == ["subscription-unmatched"]

@@ -58,6 +58,7 @@ GUESSES = frozenset({"body", "correlation", "envelope"})
 """Joins that prove nothing where another join is possible."""
 BY_SERVICES = frozenset({"order", "process", "correlation"})
 """Joins of a question that a service asks to the request that it works on."""
+_BY_ADDRESS = frozenset({"order", "correlation"})  # joins that rest on the address of the sender's host
 _DIGIT = re.compile(rb"\d")
 _IN_TOKENS = (ascii_letters + digits + "_-").encode()
 
@@ -200,11 +201,16 @@ class Stream(msgspec.Struct):
         is_plain = self.src_kind == "DEALER" and not self.shared.uses_delimiter
         return is_plain and own.asked >= _ONE_WAY * (1 + own.answered)
 
-    def note_source(self, before: "Hop") -> None:
-        """The next message of this stream most likely comes of the message ``before``."""
+    def note_source(self, before: "Hop") -> bool:
+        """The next message of this stream most likely comes of ``before``. Returns whether the last did not differ.
+
+        It differs if it came of a message to another socket.
+        """
         if self.source is None:
             self.source = Streak()
+        last = self.source.observed
         self.is_proven = self.source.proves(before.dst)
+        return last in (0, before.dst)
 
 
 @quick
@@ -267,8 +273,8 @@ class Hop(msgspec.Struct, eq=False):
         """Whether its join shows that the socket that sent it belongs to the program that took ``before``."""
         if self.is_side_publication and self.before is not None and self.before.stream.sends == "request":
             return False
-        if self.joined == "order" and self.stream.on_loopback:  # all programs share this address
-            return self.stream.is_proven
+        if self.joined in _BY_ADDRESS and self.stream.on_loopback:  # all programs share this address
+            return self.stream.is_proven or self.stream.knows_sender
         return not self.is_guess
 
     @property

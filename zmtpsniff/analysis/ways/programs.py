@@ -92,9 +92,11 @@ class Programs(dict[str, Program]):
         length_ns = max(hop.time_ns - before.time_ns, 0)
         if length_ns < stream.round_trip_ns:
             stream.round_trip_ns = length_ns
+        taken_at = before.dst
         if stream.dst_host != hop.stream.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
             return  # the capture may lack a hop in between
-        taken_at = before.dst
+        if stream.on_loopback and hop.joined == "envelope" and _lacks_leg(before, hop):
+            return
         program = self[taken_at]
         program.handled += 1
         stream.is_followed = True
@@ -104,6 +106,8 @@ class Programs(dict[str, Program]):
             if program.longest_relay_ns < 0:
                 return
         elif (other := self[hop.src]) is not program:
+            if stream.on_loopback and self.are_two(before, hop):
+                return
             self._merge(program, other)
         program.answers |= stream.pushed_forms is not None
         if length_ns > program.longest_relay_ns:
@@ -170,6 +174,13 @@ class Programs(dict[str, Program]):
         free = [one for one, taker in zip(options, takers, strict=True) if taker is None or taker.longest_relay_ns < 0]
         return (own or free or options)[0]
 
+    def are_two(self, before: Hop, hop: Hop) -> bool:
+        """Whether the taker of ``before`` and the sender of ``hop`` both pass messages on, as two programs so far."""
+        taker, sender = self.get(before.dst), self.get(hop.src)
+        if taker is sender or taker is None or sender is None:
+            return False
+        return min(taker.longest_relay_ns, sender.longest_relay_ns) >= 0
+
     def take_job(self, hop: Hop) -> None:
         """A program takes a job: number it."""
         program = self[hop.dst]
@@ -209,3 +220,15 @@ class Programs(dict[str, Program]):
         elif not program.is_parallel:
             hop.busy_until_ns = program.other_ns
         program.sent_ns = hop.time_ns
+
+
+def _lacks_leg(before: Hop, hop: Hop) -> bool:
+    """Whether one program cannot have made a message of the one before, so that the capture lacks a leg in between.
+
+    It would have put two ids in front, or taken two away, or answered on another connection.
+    """
+    if hop.reply and not before.reply and before.dst != hop.src:
+        return True
+    longer, shorter = (before.frames, hop.frames) if hop.reply else (hop.frames, before.frames)
+    extra = len(longer) - len(shorter)
+    return extra > 1 and sum(map(bool, longer[:extra])) > 1 and longer[extra:] == shorter

@@ -511,11 +511,11 @@ class Ways:
         flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options and not self._first_copies.is_one_more(hop, options[0].time_ns):
-            before = self._likely_original(options, hop)
+            before, is_certain = self._original(options, hop)
             self._note_publisher(before)
             before.copied = (before.copied or set()) | {flow}
             before.is_passed_on = True
-            before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
+            before.way.add(hop, before, "body", certain=is_certain)
         else:
             self._begin_publication(hop)
         proxy = self.programs.get(hop.dst)
@@ -536,13 +536,21 @@ class Ways:
             passed_on.stream = connection.publish(passed_on.src)
             passed_on.topic, way.kind = passed_on.frames[0], "publication"
 
-    def _likely_original(self, options: Sequence[Hop], hop: Hop) -> Hop:
-        """The one of several equal messages that a program passes on here; the oldest, if nothing shows which."""
-        if len(options) == 1:
-            return options[0]
-        before = self.programs.likely(options, hop)
-        hop.stream.note_source(before)
-        return before
+    def _original(self, options: Sequence[Hop], hop: Hop) -> tuple[Hop, bool]:
+        """The one of several equal messages that a program passes on here, and whether that is certain.
+
+        It is the oldest, if nothing shows which. On the loopback interface, where all programs have one address, it may
+        be what another proxy took, if the capture lacks the leg between the two.
+        """
+        is_only = len(options) == 1
+        before = options[0] if is_only else self.programs.likely(options, hop)
+        if is_only and not hop.stream.on_loopback:
+            return before, self._equal.proves(before, hop)
+        if self.programs.are_two(before, hop):
+            hop.stream.is_proven = False  # by this one
+            return before, False
+        is_as_before = hop.stream.note_source(before)
+        return before, is_only and is_as_before and self._equal.proves(before, hop)
 
     def _is_of_same_program(self, hop: Hop, related: Hop) -> bool:
         """Whether the program that sends a message took the ``related`` one, which has the same id.
@@ -572,8 +580,8 @@ class Ways:
         """Join what a PUSH sends: a job passed on, the result of a job, or replies to requests; else begin a way."""
         alike = [one for one in self._equal.before(hop) if one.stream.dst_kind == "PULL"]
         if alike:
-            before = self._likely_original(alike, hop)
-            self._pass_job_on(hop, before, "body", is_certain=len(alike) == 1 and self._equal.proves(before, hop))
+            before, is_certain = self._original(alike, hop)
+            self._pass_job_on(hop, before, "body", is_certain=is_certain)
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=self._is_of_same_program(hop, related))
         elif asked := self._pushed.answered_by(hop):
