@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dissectors.events import Message, Problem, at_hand
-from tests.analysis.findings.diagnoses import alarms, diagnose
+from dissectors.events import AnyEvent, Message, Problem, at_hand
+from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
@@ -29,12 +29,17 @@ def scene() -> Scene:
     return one
 
 
-def told(one: Scene) -> tuple[list[Message], list[Problem]]:
-    """The messages, each acknowledged at once, and the problems."""
+def told_events(one: Scene) -> list[AnyEvent]:
+    """All events, each message acknowledged at once."""
     for event in one.events:
         if isinstance(event, Message):
             event.seen = event.offset
-    events = Patterns().take(one.events)
+    return [*Patterns().take(one.events)]
+
+
+def told(one: Scene) -> tuple[list[Message], list[Problem]]:
+    """The messages and the problems."""
+    events = told_events(one)
     return [one for one in events if isinstance(one, Message)], [one for one in events if isinstance(one, Problem)]
 
 
@@ -288,6 +293,67 @@ def test_a_word_of_a_binary_header_is_the_id() -> None:
     replies = {reply.packet: request.packet for request, reply in pairs if reply.packet > 120}
     assert {each.packet: each.request for each in messages if each.packet in replies} == replies
     assert problems == []
+
+
+def work(one: Scene, chance: Random, client: bytes, parts: int = 0) -> list[Message]:
+    """A broker gives its worker a request and gets the reply, as pigato does it: with an empty frame behind words.
+
+    Returns the request, the parts of its reply, and the last of these.
+    """
+    number, after_ms = uuid(chance).encode(), chance.randrange(5, 60)
+    request = one.say(1, b"W", b"2", client, b"echo", b"", number, b'"x"', b"{}", by_server=True, after_ms=after_ms)
+    return [request, *(one.say(1, b"W", kind, client, b"", number, b"0", b'"x"') for kind in [b"6"] * parts + [b"3"])]
+
+
+def hired() -> Scene:
+    """A worker says that it is ready, and both sides that they are alive, as pigato does it."""
+    one = scene()
+    one.say(1, b"W", b"1", b"echo")
+    alive(one)
+    return one
+
+
+def alive(one: Scene, after_ms: float = 1) -> None:
+    one.say(1, b"W", b"4", b"", b'{"concurrency":100}', after_ms=after_ms)
+    one.say(1, b"W", b"4", by_server=True)
+
+
+def test_words_of_a_command_in_front_of_an_empty_frame_are_no_envelope() -> None:
+    """The names of clients come again with each request, and no reply answers by them."""
+    one, chance = hired(), Random(1)
+    clients = [b"C" + uuid(chance).encode() for _ in range(40)]
+    expected = {}
+    for number in range(120):
+        request, *replies = work(
+            one, chance, clients[number % 3 if number < 60 else number % 40], parts=3 * (number % 4 == 3)
+        )
+        expected[replies[0].packet] = request.packet
+        if number % 5 == 0:
+            alive(one)
+    messages, problems = told(one)
+    assert {each.packet: each.request for each in messages if each.request is not None} == expected
+    assert problems == []
+
+
+def test_a_broker_that_has_no_more_work_leaves_no_heartbeat_of_its_worker_unanswered() -> None:
+    one, chance = hired(), Random(1)
+    for number in range(20):
+        work(one, chance, b"C" + uuid(Random(2)).encode(), parts=3 * (number % 8 == 7))
+    for _ in range(8):
+        alive(one, 1000)
+    one.close(1)
+    assert alarms(diagnose_events(told_events(one))) == []
+
+
+def test_an_envelope_that_pairs_is_not_looked_into() -> None:
+    """The first message had none. Then the ids of requests in the bodies say nothing that the envelopes do not say."""
+    one, chance = scene(), Random(1)
+    one.say(1, b"HELLO", b"v1")
+    for _ in range(20):
+        number = uuid(chance).encode()
+        one.say(1, b"client-7", b"", number, b"ask", by_server=True, after_ms=chance.randrange(5, 60))
+        one.say(1, b"client-7", b"", number, b"done")
+    assert {each.paired for each in told(one)[0]} == {None, "envelope"}
 
 
 def content_of(event: Message) -> str:

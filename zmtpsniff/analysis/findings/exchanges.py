@@ -103,6 +103,8 @@ class ExchangeCount(msgspec.Struct, eq=False):
                 asks = event.src == self.asker
                 self.rhythms[asks].say(event.time_ns, event.offset)
                 self.rhythms[not asks].hear(event.time_ns)
+            if event.src == self.asker and event.paired == "id":
+                self._swap_roles(event)
             if event.src == self.asker:
                 if self.asked == 1:
                     self.greets = self.greets and not _is_word(event.frames)
@@ -124,6 +126,12 @@ class ExchangeCount(msgspec.Struct, eq=False):
                 self._keep_slow(event, latency)
 
         self.last_ns = messages[-1].time_ns
+
+    def _swap_roles(self, reply: Message) -> None:
+        """The side that spoke first answers: its first message only said that it is there."""
+        self.asker, self.rhythms = reply.dst, self.rhythms[::-1]
+        self.asked, self.answered, self.in_turns, self.greets = 1, 0, 0, False
+        self.pending.clear()
 
     def _turn_ns(self, reply: Message) -> int | None:
         """How long a reply took, if both sides took turns so far; else nobody knows which request it answers."""

@@ -14,7 +14,8 @@ name the same method) and those of another form that repeat their values:
 
 - A long random value, such as a UUID, cannot be repeated by accident. It may stand in another field of the reply
   (``response_to``), so it is looked for in all of them. The first message that repeats one is a reply if the message
-  just before it had it first, in the same field.
+  just before it had it first, in the same field. One that its sender gives again and again in the same field, each time
+  beside a new one, names a client or a session, and no request.
 
 A message of a form that has not yet answered often may be a heartbeat of the one who works. The request goes on to
 wait, but nobody says any more that it got no reply. If a message of a form that answers comes after it, it was one.
@@ -43,6 +44,7 @@ _OCTETS = 4096  # a longer frame is not looked into
 _VALUE = 64  # characters; a longer one is content
 _FIELDS = 24  # of one message
 _DEPTH = 2
+_NAMED = 3  # so often a value comes again in one field, beside new ones: the field has names
 _RANDOM = 16  # octets or characters at least of a value that cannot be equal by accident
 _ANYWHERE = "*"  # in place of the field of such a value
 _ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
@@ -192,6 +194,35 @@ class _Side:
         self.over.clear()
 
 
+class _Names:
+    """Random values that name a client or a session, among those that both sides send."""
+
+    def __init__(self) -> None:
+        # By value: who gave it first, by which form and field, and how often it came again there beside a new one.
+        self._given: dict[Hashable, tuple[tuple[str, Form, str], int]] = {}
+        self._fields: set[tuple[str, Form, str]] = set()  # by which senders give names
+        self.values: dict[Hashable, None] = {}
+
+    def see(self, src: str, form: Form, random: Sequence[Id]) -> bool:
+        """Learn from the random values of a message. Returns whether one more field is known to have names."""
+        has_new, is_found = any(value not in self._given for _, value in random), False
+        for name, value in random:
+            place = src, form, name
+            first, times = self._given.pop(value, (place, -1))
+            times += has_new and first == place
+            self._given[value] = first, times  # the last one: those that are in use are not forgotten
+            if times >= _NAMED and place not in self._fields and len(self._fields) < _FORMS:
+                self._fields.add(place)
+                is_found = True
+            if place in self._fields:
+                self.values.pop(value, None)
+                self.values[value] = None
+        for values in (self._given, self.values):
+            while len(values) > _IDS:
+                del values[next(iter(values))]
+        return is_found
+
+
 class BodyIds:
     """The ids in the messages of one connection that have no envelope."""
 
@@ -209,6 +240,7 @@ class BodyIds:
         self._asking: set[tuple[str, Form]] = set()  # who is known to ask by which form
         self._slowest_ns = 0  # the longest time that a reply took
         self._told = 0  # requests that wait for too long, since anything was answered
+        self._names: _Names | None = None  # once a message has two random values
         self._before: Request | None = None  # the last message, and
         self._new: set[Id] = set()  # its random values that were new
         self.says_more = False
@@ -232,6 +264,8 @@ class BodyIds:
             self.give_up()
             return None
         found = self._turn(event, fields) if self._field is None else None
+        if self._field in (None, _ANYWHERE):
+            fields = self._without_names(event.src, form, fields)
         if self._field is not None:
             event.expects_reply = False
         mine, other = self._sides[event.src], self._sides[event.dst]
@@ -254,6 +288,24 @@ class BodyIds:
         self._before = request_of(event, 0) if self._new else None
         is_answer = before is not None and before.src == event.dst and not new.isdisjoint(random)
         return before if is_answer and before is not None and can_know(event, before.offset) else None
+
+    def _without_names(self, src: str, form: Form, fields: tuple[Id, ...]) -> tuple[Id, ...]:
+        """The fields of a message without random values that name a client or a session."""
+        random = [key for key in fields if key[0] != _ANYWHERE and _is_random(key[1])]
+        if self._names is None:
+            if len(random) < 2 or not self._is_whole:
+                return fields
+            self._names = _Names()
+        if self._names.see(src, form, random):
+            self._forget_random()
+        values = self._names.values
+        return tuple(key for key in fields if key[0] != _ANYWHERE or key[1] not in values)
+
+    def _forget_random(self) -> None:
+        """Forget what messages showed by random values: a name was among these."""
+        self._evidence = {pair: one for pair, one in self._evidence.items() if pair[0] != _ANYWHERE}
+        for side in self._sides.values():
+            side.forms = {key: count for key, count in side.forms.items() if key[0] != _ANYWHERE}
 
     def _see(self, event: Message, form: Form, key: Id, content: int) -> Request | None:
         """A message has this field; returns the request that it answers, if that is known by it."""
@@ -351,6 +403,7 @@ class BodyIds:
         """Stop looking for ids."""
         self.is_over = True
         self._evidence.clear()
+        self._names = None
         for side in self._sides.values():
             side.forms.clear()
         self.lose()

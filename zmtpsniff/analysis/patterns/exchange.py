@@ -24,6 +24,7 @@ class Exchange(msgspec.Struct, eq=False):
     timeout_ns: int  # a request that waits for longer is reported
     _returning: ReturningPeers
     has_answers: bool = False  # whether a reply on this connection answered a request on it
+    has_envelopes: bool = False  # one of these had the envelope of identities that its request has
     _peer: Peer | None = None
 
     def __post_init__(self) -> None:

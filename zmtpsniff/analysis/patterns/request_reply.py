@@ -148,17 +148,25 @@ class RequestReply(Rules):
             asks = event.src == self._askers.setdefault(key != 0, event.src)
         asks, meant = self._find_forwarded(event, key, asks)
         request = None
-        by_id = self._pair_by_id(event) if self._ids is not None and not key else None
+        by_id = self._pair_by_id(event) if self._looks_for_id(key) else None
         tells = self._ids is None or not (self._ids.is_known or self._ids.says_more)
         if key is not None and asks is not None and tells:
             if asks:
                 self._take_request(event, key)
             else:
-                request = self._take_reply(event, key, meant or (by_id and by_id.place))
-        if by_id is not None:
+                request = self._take_reply(event, key, meant or (by_id and not key and by_id.place) or None)
+                self._exchange.has_envelopes |= request is not None and 0 != request.key == key
+        if by_id is not None and not (key and request is not None):
             event.latency_ns = latency_ns(event, by_id.time_ns)
             event.request, event.request_part, event.paired = by_id.packet, by_id.part, "id"
         self._remember_forwarded(event, asks, request)
+
+    def _looks_for_id(self, key: int | None) -> bool:
+        """Whether a message may be joined by an id: it has no envelope, or one that pairs nothing on this connection.
+
+        An empty frame behind words of a command looks as if these were an envelope.
+        """
+        return self._ids is not None and (not key or self._ids.is_known or not self._exchange.has_envelopes)
 
     def _pair_by_id(self, event: Message) -> Request | None:
         """The request that a message answers by an id in its body; None if there is none."""
