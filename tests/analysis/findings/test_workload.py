@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import zmtpsniff
-from dissectors.events import Connection, Peer, Process, Sides
+from dissectors.events import Connection, Message, Peer, Process, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.ways.scenes import Scene
 from tests.support.footprint import reachable
@@ -188,3 +188,20 @@ def test_what_a_peer_of_zmtp_2_sends_meanwhile_is_bounded() -> None:
     diagnosis.take(scene.events)
     scene.events.clear()
     assert sum(len(one) for one in reachable(diagnosis) if isinstance(one, bytes)) < 200_000
+
+
+@pytest.mark.parametrize(("asked", "role"), [(1, None), (12, "client")])
+def test_who_registers_and_then_is_asked_is_no_client(asked: int, role: str | None) -> None:
+    """A server of qweather says what it can do, and the broker says that it knows: one pair of many messages."""
+    scene, diagnosis = Scene(), Diagnosis()
+    scene.connect(1, "10.0.0.2:40000", SERVICE, types=("DEALER", "ROUTER"))
+    for number in range(12):
+        asks = number < asked
+        message = scene.say(1, b"", b"%d" % number, b"body")
+        scene.say(1, b"", b"answer", b"%d" % number, by_server=True, answers=message if asks else None)
+    for event in scene.events:
+        if isinstance(event, Message) and event.request is not None:
+            event.latency_ns = 1_000_000
+    scene.close(1)
+    diagnosis.take(scene.events)
+    assert [row.role for row in diagnosis.peers()] == [role]

@@ -140,10 +140,14 @@ def _add(load: _Load, event: Connection, exchange: ExchangeCount | None, closed_
 
 
 def _asks(exchange: ExchangeCount | None) -> TypeGuard[ExchangeCount]:
-    """Whether requests pass on a connection: nobody knows that of a DEALER none of whose messages got its own reply."""
+    """Whether requests pass on a connection: nobody knows that of a DEALER none of whose messages got its own reply.
+
+    Nor if one of many did: perhaps it only registered, and its peer asks.
+    """
     if exchange is None or exchange.asker is None:
         return False
-    return exchange.strict or bool(exchange.answered and (exchange.is_worker or exchange.latencies.count))
+    is_paired = exchange.latencies.count > (exchange.answered > 2)
+    return exchange.strict or (exchange.answered > 0 and (exchange.is_worker or is_paired))
 
 
 def _role(event: Connection, exchange: ExchangeCount | None) -> PeerRole | None:
