@@ -284,6 +284,31 @@ def test_replies_over_two_brokers_that_overtake_each_other_stand_in_the_order_of
     assert [leg.flow for leg in way.legs] == [1, 2, 3, 3, 2, 1]
 
 
+@pytest.mark.parametrize("service", [(), (b"laser",), (b"lab", b"laser")])
+def test_a_broker_puts_the_id_of_the_client_among_frames_of_its_own(service: tuple[bytes, ...]) -> None:
+    """As qweather does it: the name of the service goes, the id comes, and there may be fewer frames than before."""
+    scene, ways = Scene(), []
+    scene.connect(1, "10.0.0.2:40000", "10.0.0.1:5555", types=("DEALER", "ROUTER"))
+    ready = scene.say(1, b"", b"S", b"1", b"laser")
+    scene.say(1, b"", b"11", by_server=True, answers=ready)
+    for client in (2, 3):
+        scene.connect(client, f"10.0.1.{client}:40000", "10.0.0.1:5555", types=("DEALER", "ROUTER"))
+    for number in range(12):
+        client = 2 + number % 3 % 2
+        routing_id, count = b"\x00\x6b\x8b\x45" + bytes([client]), b"%02d" % number
+        asked = scene.say(client, b"", b"C", b"2", count, *service, b"measure", b"arguments")
+        legs = [
+            asked,
+            scene.say(1, b"", b"2", count, routing_id, b"measure", b"arguments", by_server=True),
+            scene.say(1, b"", b"S", b"3", count, routing_id, b"result %d" % number),
+            scene.say(client, b"", b"211", count, *service, b"result %d" % number, by_server=True, answers=asked),
+        ]
+        ways.append([leg.packet for leg in legs])
+    found = [way for way in scene.ways() if way.legs[0].packet > ready.packet]
+    assert [[leg.packet for leg in way.legs] for way in found] == ways
+    assert all(way.answered for way in found)
+
+
 def over_websockets(rounds: int = 8) -> Scene:
     """Two clients and two workers of a broker, all on WebSockets without a mechanism. jszmq gives such ids."""
     scene = Scene()

@@ -395,12 +395,17 @@ class Envelopes:
         A request has more frames than the one before, with the id in front. A reply has fewer, without it. As many
         frames have the two if a name of the receiver stood where the id of the sender stands.
         """
-        frames = hop.frames
-        extra = len(frames) - len(before.frames)
+        extra = len(hop.frames) - len(before.frames)
         if before.flow == hop.flow or before.time_ns > hop.time_ns + early_ns or before.stream.sends != "request":
             return None
-        if not extra:
-            return self._readdressed(hop, before)
+        join = self._lengthened(hop, before, extra) if extra else self._readdressed(hop, before)
+        if join is None and hop.stream.src_kind == before.stream.dst_kind == "ROUTER":
+            return self._rewritten(hop, before, extra)
+        return join
+
+    def _lengthened(self, hop: Hop, before: Hop, extra: int) -> Join | None:
+        """The join of a message that has the id in front of the frames of the one before, or no longer."""
+        frames = hop.frames
         is_back = extra < 0
         if is_back:
             stream, kind, flow, router = hop.stream, hop.stream.src_kind, hop.flow, hop.src
@@ -426,6 +431,24 @@ class Envelopes:
             if any(map(is_own_id, in_front)):
                 return None  # another ROUTER put an id in front: the leg to that one is missing, or has been overtaken
         return Join(before, routing_id, is_back, flow, is_whole, known is not None)
+
+    def _rewritten(self, hop: Hop, before: Hop, extra: int) -> Join | None:
+        """The join of a message whose broker put the id of the sender among frames of its own; None if it is none.
+
+        For the id it took as many frames away, or more: a command, or the name of the service. On the way back it is
+        the other way round.
+        """
+        directions = ((hop, before, False, before.flow, before.dst), (before, hop, True, hop.flow, hop.src))
+        for longer, shorter, is_back, flow, router in directions[extra > 0 : 1 + (extra >= 0)]:
+            new = [frame for frame in longer.frames[:-1] if frame not in shorter.frames]
+            known = self.ids.of(flow, router)
+            if known is None:
+                routing_id = self.ids.first_possible([*filter(is_own_id, new)], flow, router)
+            else:
+                routing_id = known if known in new else None
+            if routing_id is not None:
+                return Join(before, routing_id, is_back, flow, False, known is not None)
+        return None
 
     def _readdressed(self, hop: Hop, before: Hop) -> Join | None:
         """The join of a message that a broker with ROUTERs on both sides sends on, with another first frame.
