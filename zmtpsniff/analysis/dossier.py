@@ -38,6 +38,8 @@ _MOST = 50_000  # flows at a time
 _OWN_ID = 5  # octets of an id that a ROUTER makes: a zero (jszmq: a one) and a counter of four
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _UUID_OCTETS, _UUID_TEXT = 16, 36
+_WORD = re.compile(rb"[A-Za-z_][A-Za-z_.:/-]{1,63}")
+_MOST_WORDS = 4
 WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _SOON_NS = 1_000_000_000
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
@@ -215,14 +217,16 @@ def is_of_worker(frames: Sequence[Octets]) -> bool:
 
 
 def task_of(frames: Sequence[Octets], depth: int) -> bytes:
-    """The name in front of the body of a request, which may say what is asked for; empty if there is none.
+    """The names in front of the body of a request, which may say what is asked for; empty if there are none.
 
-    ``depth`` is that of its envelope. A client of Majordomo names a service. Elsewhere it is a short first frame.
+    ``depth`` is that of its envelope. A client of Majordomo names a service. Elsewhere it is a short first frame, with
+    the words behind it: a command often stands in front of the name of a service. An id is no word.
     """
     if is_of_client(frames):
         return at_hand(frames[2]) if len(frames) > 2 else b""
     name = at_hand(frames[depth]) if len(frames) > depth + 1 else b""
-    return name if len(name) <= IDENTITY_LIMIT else b""
+    words = filter(_WORD.fullmatch, map(at_hand, frames[depth + 1 : -1][:_MOST_WORDS]))
+    return b"\0".join((name, *words)) if len(name) <= IDENTITY_LIMIT else b""
 
 
 def gives_work(frames: Sequence[Octets]) -> bool | None:

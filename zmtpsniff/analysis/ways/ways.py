@@ -334,6 +334,8 @@ class Ways:
         left = self._answered + self.open_ways(now_ns)
         self._answered = []
         self._ways.clear()
+        for way in left:
+            _name_task(way)
         return left
 
     def open_ways(self, now_ns: int) -> list[OpenWay]:
@@ -361,8 +363,7 @@ class Ways:
         """Finish a way: take its messages out of all tables by which others could be joined to them."""
         way.is_over = True
         self._ways.pop(way, None)
-        first = way.first
-        first.topic = first.topic or task_of(first.frames, first.depth)
+        _name_task(way)
         for hop in way.hops:
             self._let_go(hop)
 
@@ -931,6 +932,12 @@ class Ways:
             if stream.begun is None:
                 stream.begun = deque(maxlen=_BEGUN)
             stream.begun.append(way)
+
+
+def _name_task(way: OpenWay) -> None:
+    """Note the task that the first message of a way names, as long as its frames are there."""
+    first = way.first
+    first.topic = first.topic or task_of(first.frames, first.depth)
 
 
 def _closed_ns(way: OpenWay) -> int:
