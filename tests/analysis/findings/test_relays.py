@@ -701,6 +701,49 @@ def test_a_question_that_a_broker_drops_is_told_though_the_service_asks_again() 
     assert [one.packet for one in found.evidence] == lost
 
 
+def test_a_worker_that_hangs_is_named_though_the_client_of_majordomo_gave_up_early() -> None:
+    """Majortomo's client is a DEALER. It waits for less than the timeout, and closes; its protocol promises a reply."""
+    scene = Scene()
+    types = "DEALER", "ROUTER"
+    for flow in (1, 2, 3):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.1.1:5555", types=types)
+    for worker in (2, 3):
+        scene.say(worker, b"", b"MDPW02", b"\x01", b"echo")
+    for number in range(9):
+        worker, body = 2 + number % 2, b"%d" % number
+        asked = scene.say(1, b"", b"MDPC02", b"\x02", b"echo", body)
+        asked.payload = Payload("mdp", "client REQUEST echo", {"role": "client", "command": "REQUEST"})
+        work = scene.say(worker, b"", b"MDPW02", b"\x02", ROUTING_ID, b"", body, by_server=True)
+        if number == 8:
+            break
+        scene.say(worker, b"", b"MDPW02", b"\x04", ROUTING_ID, b"", body + b" done", answers=work)
+        scene.say(1, b"", b"MDPC02", b"\x04", body + b" done", by_server=True, answers=asked)
+    scene.now_ns += 3_000_000_000
+    scene.close(1)
+    for _ in range(3):
+        scene.say(3, b"", b"MDPW02", b"\x05", after_ms=1000)
+    (found,) = told(scene)
+    assert (found.code, found.endpoints, found.certainty) == ("request-unanswered", ["10.0.0.2:40000"], "likely")
+
+
+def test_services_behind_one_broker_may_take_as_long_as_they_like() -> None:
+    """Their names stand behind the command of the client, and are not passed on."""
+    scene = Scene()
+    for flow in (1, 2, 3, 4):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+    for service in (1, 2):
+        scene.say(service, b"", b"S", b"READY").socket_type = "DEALER"
+    for number in range(60):
+        client, service, name = (3, 1, b"laser") if number % 2 else (4, 2, b"scope")
+        routing_id, body = b"\x00\x6b\x8b\x45" + bytes([client]), b"%d" % (number // 4)
+        asked = scene.say(client, b"", b"C", b"2", name, b"measure", body)
+        work = scene.say(service, b"", b"2", routing_id, b"measure", body, by_server=True)
+        done = b"%d done" % number
+        scene.say(service, b"", b"S", routing_id, done, answers=work, after_ms=300 if service == 1 else 2)
+        scene.say(client, b"", b"211", name, done, by_server=True, answers=asked)
+    assert told(scene) == []
+
+
 def test_clients_that_come_to_the_one_socket_of_a_broker_are_no_workers() -> None:
     """Clients and workers of Majordomo connect to the same ROUTER: a client that asks again replaces no worker."""
     scene = Scene()

@@ -43,6 +43,8 @@ def ids_of(payload: Payload) -> frozenset[bytes] | None:
 
 def asks_by_name(payload: Payload) -> bool:
     """Whether a message is a request to which its protocol promises a reply, wherever the message stands."""
+    if payload.protocol == "mdp":
+        return payload.fields.get("role") == "client" and payload.fields.get("command") == "REQUEST"
     return payload.protocol == "jupyter" and payload.fields.get("msg_type") in _PROMISED
 
 
