@@ -399,7 +399,8 @@ class Envelopes:
         if before.flow == hop.flow or before.time_ns > hop.time_ns + early_ns or before.stream.sends != "request":
             return None
         join = self._lengthened(hop, before, extra) if extra else self._readdressed(hop, before)
-        if join is None and hop.stream.src_kind == before.stream.dst_kind == "ROUTER":
+        is_routed = hop.stream.src_kind == before.stream.dst_kind == "ROUTER"
+        if join is None and is_routed and _sender_took(before, hop):
             return self._rewritten(hop, before, extra)
         return join
 
