@@ -25,7 +25,8 @@ from typing import Any
 EARLY = (
     "asyncio", "cbor2", "click", "concurrent.futures", "ctypes", "importlib.metadata", "lark", "lzma", "mmap",
     "msgspec", "multiprocessing", "platform", "re2", "rich.console", "rich.progress", "rich.table", "rich.text",
-    "select", "shutil", "subprocess", "tempfile", "threading", "backports.zstd",
+    "select", "shutil", "subprocess", "tempfile", "threading",
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
 )  # fmt: skip
 POSIX_MODULES = {"curses", "fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
 LINUX_NAMES: dict[str, set[str]] = {

@@ -70,8 +70,10 @@ class ScapyEngine(SourceState):
 
     def _open(self, interface: str) -> PacketRing:
         if interface != ANY:
-            # Raises OSError; scapy would capture on another.
-            self._numbers[interface] = socket.if_nametoindex(interface)
+            try:  # scapy would capture on another
+                self._numbers[interface] = socket.if_nametoindex(interface)
+            except OSError:  # each Python says something else
+                raise CaptureError(f"{interface}: no interface with this name (see zmtpsniff interfaces)") from None
         # Asked for first, since scapy says it in other words.
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
         filter_program = program(self._options.capture_filter, self._options.snaplen)
