@@ -111,15 +111,20 @@ GROUP BY ALL
 """Versions and mechanisms that connections agreed on, by the interval in which they began; the most frequent ones."""
 
 TIMELINE = f"""
-SELECT server AS service, time_ns // $interval * $interval AS start_ns, count(*) AS messages,
-    {_sum("size")} AS octets
-FROM messages
-WHERE server IN (SELECT unnest($services::VARCHAR[]))
+WITH cells AS MATERIALIZED (
+    SELECT CASE WHEN server IN (SELECT unnest($services::VARCHAR[])) THEN server END AS service,
+        time_ns // $interval * $interval AS start_ns, count(*) AS messages, sum(size::HUGEINT) AS size
+    FROM messages
+    GROUP BY ALL
+)
+SELECT service, start_ns, messages, {_sum("size")} AS octets
+FROM cells
+WHERE service IS NOT NULL
 GROUP BY ALL
 UNION ALL
-SELECT NULL, time_ns // $interval * $interval AS start_ns, count(*), {_sum("size")}
-FROM messages
-GROUP BY ALL
+SELECT NULL, start_ns, sum(messages)::BIGINT, {_sum("size")}
+FROM cells
+GROUP BY start_ns
 """
 """Messages by interval of time: of some services, and of all together."""
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+from pyarrow.dataset import FileSystemDataset, Scanner
 
 from zmtpsniff.errors import one_line
 from zmtpsniff.spark.report.vantage import ELSEWHERE, views
@@ -20,7 +21,9 @@ from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
 from zmtpsniff.words.durations import NS
 
 Row = dict[str, Any]
-_ASKED_TWICE = ("numbered", "seen_twice", "clocks")  # views that take longest, each needed by several questions
+_BATCH_ROWS = 1 << 14
+_MEMORY = "128MB"  # of DuckDB, which puts aside on disk what is more
+_ASKED_TWICE = ("points", "numbered", "facing", "clocks")  # views that take longest, each needed by several questions
 
 
 class Snapshot:
@@ -50,10 +53,17 @@ class Snapshot:
 
     def keep(self, name: str, query: str, **arguments: Any) -> None:
         """Compute the answer to a question once, as a table for others."""
-        self._database.execute(f"CREATE TEMP TABLE {name} AS {query}", arguments or None)
+        self.rows(f"CREATE TEMP TABLE {name} AS {query}", **arguments)
 
     def rows(self, query: str, **arguments: Any) -> list[Row]:
         """The rows that answer a question."""
+        try:
+            return self._answered(query, arguments)
+        except duckdb.OutOfMemoryException:  # not all can be put aside, such as what a percentile is made of
+            self._database.execute("RESET memory_limit")
+            return self._answered(query, arguments)
+
+    def _answered(self, query: str, arguments: dict[str, Any]) -> list[Row]:
         found = self._database.execute(query, arguments or None)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -95,13 +105,21 @@ def _day(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns // NS, UTC).date().isoformat()
 
 
-def _with_all_columns(table: str, files: Any) -> Any:
+class _Files(FileSystemDataset):  # type: ignore[misc]  # Arrow has no types
+    """The files of a table, of which little is in memory at a time. By itself Arrow reads 64 batches ahead."""
+
+    def scanner(self, **asked: Any) -> Scanner:
+        """A scanner, as DuckDB asks for it."""
+        return super().scanner(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1, **asked)
+
+
+def _with_all_columns(table: str, files: FileSystemDataset) -> FileSystemDataset:
     """A dataset with the columns that an earlier version did not write, which are null."""
     schema = files.schema
     for field in arrow_schema(table):
         if field.name not in schema.names:
             schema = schema.append(field.with_nullable(True))
-    return files.replace_schema(schema)
+    return _Files([*files.get_fragments()], schema, files.format, files.filesystem)
 
 
 @contextmanager
@@ -113,6 +131,9 @@ def open_snapshot(folder: str, since_ns: int | None = None, until_ns: int | None
     with TemporaryDirectory(prefix="zmtpsniff-") as aside, duckdb.connect() as database:
         database.execute(f"SET temp_directory = '{aside}'")
         database.execute("SET TimeZone = 'UTC'")
+        database.execute(f"SET memory_limit = '{_MEMORY}'")
+        # DuckDB takes what Arrow reads for small, and would keep that in memory to look up there what is small.
+        database.execute("SET disabled_optimizers = 'build_side_probe_side'")
         try:
             yield Snapshot(folder, database, since_ns, until_ns)
             return

@@ -29,6 +29,7 @@ _ENDS = {"connections": ("client", "server")}  # of rows; else src and dst
 _LONGEST_WAIT_NS = 60_000_000_000  # of a message for octets that are lost
 _WINDOW_NS = 10_000_000_000
 _RECORDS = ("messages", "commands", "subscriptions")
+_MESSAGES, _COMMANDS = 0, 1  # where they are among these, which is their kind
 
 _POINTS_ELSEWHERE = f"""
 WITH seen AS (
@@ -66,12 +67,10 @@ WHERE elsewhere.conn_id IS NULL
 """
 
 
-def _numbered(since_ns: int) -> str:
-    """Records of connections that several series have, numbered in each direction."""
-    rows = " UNION ALL ".join(
-        f"SELECT conn_id, series, src, dst, time_ns, file, packet, {'part' if table == 'messages' else '1 AS part'}, "
-        f"incomplete, '{table}' AS kind FROM all_{table}"
-        for table in _RECORDS
+def _points(since_ns: int) -> str:
+    """The vantage points of connections that several series have, numbered, with when each is no more to be trusted."""
+    incomplete = " UNION ALL ".join(
+        f"SELECT conn_id, series, time_ns FROM all_{table} WHERE incomplete" for table in _RECORDS
     )
     return f"""
 WITH begun AS (
@@ -80,49 +79,77 @@ WITH begun AS (
     FROM all_connections
     WHERE shared_id AND start_ns >= {since_ns}
     GROUP BY conn_id, series, client, server
-), shared AS (
-    SELECT * FROM begun WHERE conn_id IN (SELECT conn_id FROM begun GROUP BY conn_id HAVING count(DISTINCT series) > 1)
-), records AS (
-    {rows}
 ), losses AS (
     SELECT conn_id, series, min(time_ns) - {_LONGEST_WAIT_NS} AS lost_ns
     FROM (
-        SELECT conn_id, series, time_ns FROM records WHERE incomplete
+        {incomplete}
         UNION ALL
         SELECT conn_id, series, time_ns FROM all_problems WHERE code IN {tuple(BLINDING)}
     ) AS lost
     GROUP BY conn_id, series
 )
-SELECT shared.*, kind, src = client AS forth, time_ns, file, packet, part, row_number() OVER (
-    PARTITION BY shared.conn_id, shared.series, client, server, kind, src
-    ORDER BY time_ns, file, packet, part) AS number
-FROM shared
-    JOIN records ON records.conn_id = shared.conn_id AND records.series = shared.series
+SELECT begun.*, lost_ns, CAST(row_number() OVER (
+    ORDER BY begun.conn_id, begun.series, client, server) AS INTEGER) AS point
+FROM begun LEFT JOIN losses ON losses.conn_id = begun.conn_id AND losses.series = begun.series
+WHERE begun.conn_id IN (SELECT conn_id FROM begun GROUP BY conn_id HAVING count(DISTINCT series) > 1)
+"""
+
+
+def _numbered() -> str:
+    """Records of connections that several series have, numbered in each direction.
+
+    They are many, and all are sorted. So the table, the vantage point and the file are numbers here.
+    """
+    rows = " UNION ALL ".join(
+        f"SELECT conn_id, series, src, dst, time_ns, file, packet, {'part' if table == 'messages' else '1'} AS part, "
+        f"{kind} AS kind FROM all_{table}"
+        for kind, table in enumerate(_RECORDS)
+    )
+    return f"""
+SELECT point, src = client AS forth, kind, time_ns, place, packet, part, row_number() OVER (
+    PARTITION BY point, src = client, kind ORDER BY time_ns, place, packet, part) AS number
+FROM ({rows}) AS records JOIN points ON records.conn_id = points.conn_id AND records.series = points.series
         AND (src = client AND dst = server OR src = server AND dst = client)
-    LEFT JOIN losses ON losses.conn_id = shared.conn_id AND losses.series = shared.series
+    JOIN filed ON filed.file = records.file
 WHERE lost_ns IS NULL OR time_ns < lost_ns
 """
 
 
-_TWICE = """
+_FILED = f"""
+SELECT file, CAST(row_number() OVER (ORDER BY file) AS INTEGER) AS place
+FROM ({" UNION ".join(f"SELECT file FROM all_{table}" for table in _RECORDS)}) AS names
+"""
+"""The files of records, numbered in their order."""
+
+_FACING = f"""
 WITH pairs AS (
     SELECT one.conn_id, one.series AS one, other.series AS other, one.client, one.server, one.client_type,
-        one.server_type, one.kind, one.forth, one.number, one.time_ns AS one_ns, other.time_ns AS other_ns,
-        other.client AS other_client
-    FROM numbered AS one JOIN numbered AS other ON one.conn_id = other.conn_id AND one.kind = other.kind
-        AND one.forth = other.forth AND one.number = other.number AND one.series < other.series
+        one.server_type, other.client AS other_client, one.point AS one_point, other.point AS other_point
+    FROM points AS one JOIN points AS other ON one.conn_id = other.conn_id AND one.series < other.series
+), greetings AS (
+    SELECT point, min(CASE WHEN forth THEN time_ns END) AS there_ns,
+        min(CASE WHEN NOT forth THEN time_ns END) AS back_ns
+    FROM numbered
+    WHERE kind = {_COMMANDS} AND number = 1
+    GROUP BY point
 ), sides AS (
-    SELECT conn_id, one, other, client, other_client,
-        min(CASE WHEN forth THEN other_ns - one_ns END) >= min(CASE WHEN NOT forth THEN other_ns - one_ns END)
-            AS client_is_at_one
-    FROM pairs
-    WHERE kind = 'commands' AND number = 1
-    GROUP BY conn_id, one, other, client, other_client
+    SELECT pairs.conn_id, one, other, client, other_client, min(far.there_ns - near.there_ns)
+        >= min(far.back_ns - near.back_ns) AS client_is_at_one
+    FROM pairs JOIN greetings AS near ON near.point = one_point JOIN greetings AS far ON far.point = other_point
+    GROUP BY pairs.conn_id, one, other, client, other_client
 )
 SELECT pairs.*, client_is_at_one
 FROM pairs JOIN sides ON pairs.conn_id = sides.conn_id AND pairs.one = sides.one AND pairs.other = sides.other
     AND pairs.client = sides.client AND pairs.other_client = sides.other_client
 WHERE client_is_at_one IS NOT NULL
+"""
+"""Each two vantage points of a connection in two series, and which of them is nearer to the client."""
+
+_TWICE = """
+SELECT facing.*, near.kind, near.forth, near.number, near.time_ns AS one_ns, far.time_ns AS other_ns
+FROM numbered AS near JOIN facing ON near.point = one_point
+    JOIN numbered AS far ON far.point = other_point AND far.kind = near.kind AND far.forth = near.forth
+        AND far.number = near.number
 """
 
 _PLACE = "{0}.file || ' ' || {0}.packet || ' ' || {0}.part"
@@ -132,11 +159,14 @@ _DOUBLINGS = 2  # so that one way may go over 5 series in turn; each one more do
 def _placed_legs(unnest: str) -> str:
     """The legs of ways, each with the first series' name of its message; ``unnest`` makes rows of a list."""
     return f"""
-WITH same AS (
-    SELECT {_PLACE.format("numbered")} AS place, first_value({_PLACE.format("numbered")}) OVER (
+WITH known AS (
+    SELECT conn_id, series, client, forth, number, file, packet, part
+    FROM numbered JOIN points ON points.point = numbered.point JOIN filed ON filed.place = numbered.place
+    WHERE kind = {_MESSAGES}
+), same AS (
+    SELECT {_PLACE.format("known")} AS place, first_value({_PLACE.format("known")}) OVER (
         PARTITION BY conn_id, forth, number ORDER BY series, client) AS message
-    FROM numbered
-    WHERE kind = 'messages'
+    FROM known
 ), said AS (
     SELECT series, kind, {_PLACE.format("all_ways")} AS begun, {unnest}(legs) AS leg FROM all_ways
 ), placed AS (
@@ -230,7 +260,7 @@ WHERE round_trip_ns <= 2 * least_ns + 1000000
 GROUP BY one, other
 """
 
-_EXCHANGES = """
+_EXCHANGES = f"""
 WITH asked AS (
     SELECT *, 'REQ' IN (client_type, server_type) OR 'REP' NOT IN (client_type, server_type) AS in_step, CASE
         WHEN 'REQ' IN (client_type, server_type) OR 'REP' IN (client_type, server_type)
@@ -239,7 +269,7 @@ WITH asked AS (
             < min(CASE WHEN NOT forth THEN one_ns END) OVER (PARTITION BY conn_id, one, other, client, other_client)
         END AS client_asks
     FROM seen_twice
-    WHERE kind = 'messages' AND (client_type IN ('REQ', 'DEALER') AND server_type IN ('REP', 'ROUTER')
+    WHERE kind = {_MESSAGES} AND (client_type IN ('REQ', 'DEALER') AND server_type IN ('REP', 'ROUTER')
         OR server_type IN ('REQ', 'DEALER') AND client_type IN ('REP', 'ROUTER'))
 ), said AS (
     SELECT *, forth = client_asks AS asks, client_is_at_one = client_asks AS asker_is_at_one FROM asked
@@ -312,7 +342,10 @@ def views(since_ns: int = 0, unnest: str = "unnest") -> dict[str, str]:
         ELSEWHERE: _POINTS_ELSEWHERE,
         **{table: f"SELECT * FROM all_{table}" if table in WHOLE else _once(table) for table in TABLES},
         "requests": _REQUESTS,
-        "numbered": _numbered(since_ns),
+        "points": _points(since_ns),
+        "filed": _FILED,
+        "numbered": _numbered(),
+        "facing": _FACING,
         "seen_twice": _TWICE,
         "clocks": _CLOCKS,
         "exchanges": _EXCHANGES,
