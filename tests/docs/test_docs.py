@@ -82,6 +82,20 @@ def test_the_sidecar_runs_what_there_is() -> None:
         assert context.params["interfaces"] == ("any",)
 
 
+@pytest.mark.parametrize("version", ["1.31", "1.37"])
+def test_kubernetes_takes_the_manifests(version: str) -> None:
+    """By its OpenAPI schema, where no field may be unknown."""
+    kubernetes = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    texts = [path.read_text() for path in (PROJECT / "docs").glob("*.yml")]
+    texts += [block.text for page in (PROJECT / "docs").rglob("*.md") for block in blocks(page) if block.kind == "yaml"]
+    parts = [part for text in texts for part in yaml.safe_load_all(text) if "apiVersion" in part]
+    assert {part["kind"] for part in parts} >= {"DaemonSet", "Pod", "CronJob", "Role", "RoleBinding", "ConfigMap"}
+    for part in parts:
+        assert kubernetes.validate(part, version, strict=True) == version
+        with pytest.raises(kubernetes.ValidationError):
+            kubernetes.validate({**part, "metaData": {}}, version, strict=True)
+
+
 def test_the_changelog_is_in_order() -> None:
     text = (PROJECT / "CHANGELOG.md").read_text()
     versions = re.findall(r"(?m)^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", text)
