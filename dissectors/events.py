@@ -331,6 +331,7 @@ class Problem(Event, tag="problem"):
     src: Annotated[str | None, _SRC] = None
     dst: Annotated[str | None, _DST] = None
     since_ns: Annotated[int | None, internal()] = None  # the last octets before those that are missing
+    by_ns: Annotated[int | None, internal()] = None  # how late packets came, or by how much clocks differ
 
 
 class Comment(Event, tag="comment"):

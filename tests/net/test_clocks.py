@@ -3,12 +3,13 @@
 import pytest
 
 from tests.net.test_flows import Wire
+from zmtpsniff.net.notices import CaptureProblem
 from zmtpsniff.net.segment import ACK, FIN
 
 MS = 1_000_000
 
 
-def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[tuple[str, str]]:
+def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[CaptureProblem]:
     """The clocks found in 20 turns whose segments, of the client and of the server, come again after so long."""
     wire = Wire()
     wire.connect()
@@ -30,7 +31,7 @@ def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[tuple[str
 @pytest.mark.parametrize(("there_ms", "back_ms"), [(50.2, 49.8), (49.8, 50.2)])
 def test_clocks_that_differ(there_ms: float, back_ms: float) -> None:
     said = "packets are in it twice, from two capture points whose clocks differ by about 50.0 ms"
-    assert exchange(there_ms, back_ms) == [("clocks-differ", said)]
+    assert exchange(there_ms, back_ms) == [CaptureProblem("clocks-differ", said, 50 * MS)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_clocks_that_differ_though_one_side_only_sends() -> None:
             wire.send(False, 1001 + (turn - 30) * 9, b"something", ack=5001)
     wire.table.finish()
     said = "packets are in it twice, from two capture points whose clocks differ"
-    assert wire.table.problems() == [("clocks-differ", said)]
+    assert wire.table.problems() == [CaptureProblem("clocks-differ", said)]
 
 
 @pytest.mark.parametrize("is_acknowledged", [False, True])

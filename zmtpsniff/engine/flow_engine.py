@@ -25,7 +25,7 @@ from zmtpsniff.net.datagram_table import DatagramTable, Kind
 from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
-from zmtpsniff.net.notices import Notice
+from zmtpsniff.net.notices import CaptureProblem, Notice
 from zmtpsniff.net.segment import ANSWERS, BEGINS, PASSES, PGM, SYN, UDP, Datagram, Segment, Step, packet_of
 from zmtpsniff.net.witness import Acknowledge, Witness
 
@@ -213,10 +213,10 @@ class FlowEngine:
         self.flows.finish(now_ns)
         self._datagrams.finish()
 
-    def problems(self) -> list[tuple[str, str]]:
-        """Problems of the whole capture after its end, each as its code and a sentence."""
+    def problems(self) -> list[CaptureProblem]:
+        """Problems of the whole capture after its end."""
         tls = () if self._tls is None else self._tls.skipped()
-        return [*self.flows.problems(), *tls, *self._doubts.problems()]
+        return [*self.flows.problems(), *(CaptureProblem(*one) for one in (*tls, *self._doubts.problems()))]
 
     def save(self, flow: Flow) -> bytes:
         """The state of a TCP connection between two calls of :meth:`take`, for :meth:`resume`."""

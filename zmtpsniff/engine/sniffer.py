@@ -155,8 +155,10 @@ class Sniffer:
             self._patterns.settle(self._last_ns)
         self._engine.finish()
         self._report_faults()
-        for code, detail in [*self._headers.skipped(), *self._engine.problems()]:
+        for code, detail in self._headers.skipped():
             self._report(code, detail)
+        for one in self._engine.problems():
+            self._report(*one)
         flows = self._engine.flows.register.count
         if not flows and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")
@@ -297,8 +299,8 @@ class Sniffer:
             packets = (block.with_times(self._jumps.captured) if self._jumps else block).packets()
             self._selector.take(packets, first, segments, datagrams, self._headers.fragments)
 
-    def _report(self, code: str, detail: str) -> None:
-        self._engine.events.append(Problem(PROBLEMS[code].severity, code, detail))
+    def _report(self, code: str, detail: str, by_ns: int | None = None) -> None:
+        self._engine.events.append(Problem(PROBLEMS[code].severity, code, detail, by_ns=by_ns))
 
     def _report_faults(self) -> None:
         for fault in self._source.faults[self._faults :]:

@@ -20,6 +20,7 @@ from msgspec import field
 
 from dissectors.snapshots import Part
 from zmtpsniff.net.addresses import reverse
+from zmtpsniff.net.notices import CaptureProblem
 
 _REMEMBERED = 64  # times of each direction
 _DIRECTIONS = 32  # those that had copies first
@@ -57,13 +58,14 @@ class ClockComparison(Part, gc=False):
         times_ns.append(time_ns)
         del times_ns[:-_REMEMBERED]
 
-    def problems(self) -> list[tuple[str, str]]:
-        """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
+    def problems(self) -> list[CaptureProblem]:
+        """The problem that the capture is of two points whose clocks differ, if it is."""
         if not self.are_twice:
             return []
         differ_ns = self._differ_ns()
         by = "" if differ_ns is None else f" by about {differ_ns / 1e6:.1f} ms"
-        return [("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ{by}")]
+        detail = f"packets are in it twice, from two capture points whose clocks differ{by}"
+        return [CaptureProblem("clocks-differ", detail, differ_ns)]
 
     def _differ_ns(self) -> int | None:
         """By how much the clocks of two capture points differ; None if nobody knows."""

@@ -54,7 +54,7 @@ from msgspec import field
 from dissectors.snapshots import LATER, Live, Part, load, quick, save
 from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
-from zmtpsniff.net.notices import Doubt, Notice
+from zmtpsniff.net.notices import CaptureProblem, Doubt, Notice
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     MODULO,
@@ -94,8 +94,8 @@ class Patience(Part, gc=False):
             self.latest_ns, self.latest = late_ns, direction
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
 
-    def problems(self) -> list[tuple[str, str]]:
-        """A problem's code and a sentence, if the capture is out of order."""
+    def problems(self) -> list[CaptureProblem]:
+        """The problem that the capture is out of order, if it is."""
         if not self.much_is_late:
             return []
         detail = f"{self.late:,} packets stand before octets that they acknowledge"
@@ -103,7 +103,7 @@ class Patience(Part, gc=False):
             latest, _ = addresses(self.latest)
             by = f"{self.latest_ns / 1e6:.1f} ms"
             detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
-        return [("capture-disorder", detail)]
+        return [CaptureProblem("capture-disorder", detail, self.latest_ns)]
 
     @property
     def much_is_late(self) -> bool:

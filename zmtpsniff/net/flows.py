@@ -27,7 +27,7 @@ from zmtpsniff.net.lifetime import (
     take_far,
 )
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.notices import Delay
+from zmtpsniff.net.notices import CaptureProblem, Delay
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     LATEST_ACK,
@@ -98,9 +98,10 @@ class FlowTable(Part):
         self.waiting = WaitingFlows(commons.waiting, silence.linger_ns)
         self.pause_ns = silence.least_ns if self.witness is None else min(silence.least_ns, PAUSE_NS)
 
-    def problems(self) -> list[tuple[str, str]]:
-        """The problems of the capture as a whole: a code and a sentence each."""
-        return [*self.patience.problems(), *self.holdings.clocks.problems(), *self._translations.problems()]
+    def problems(self) -> list[CaptureProblem]:
+        """The problems of the capture as a whole."""
+        translated = (CaptureProblem(*one) for one in self._translations.problems())
+        return [*self.patience.problems(), *self.holdings.clocks.problems(), *translated]
 
     # ------------------------------------------------------------------ the hot loop
 

@@ -1,4 +1,4 @@
-"""Notices: facts about flows that no event has. Each comes at its place among the events."""
+"""Facts that flows tell: notices, each at its place among the events, and problems of the capture as a whole."""
 
 from typing import NamedTuple
 
@@ -33,6 +33,14 @@ class Delay(NamedTuple):
     time_ns: int
     flow: int
     since_ns: int
+
+
+class CaptureProblem(NamedTuple):
+    """A problem of the capture as a whole. It is an event once the capture is over."""
+
+    code: str
+    detail: str  # a sentence
+    by_ns: int | None = None  # how late packets came, or by how much clocks differ, if that is known
 
 
 Notice = Refusal | Doubt | Delay

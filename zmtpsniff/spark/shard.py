@@ -33,7 +33,7 @@ from zmtpsniff.native import core
 from zmtpsniff.net.addresses import Address, reverse
 from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.networks import Networks
-from zmtpsniff.net.notices import Notice
+from zmtpsniff.net.notices import CaptureProblem, Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Step
 from zmtpsniff.spark.connection_ids import ConnectionId, local_id, shared_id
@@ -193,7 +193,7 @@ class Shard:
                 self._resume_between(name)
             final += self._end_flows(end_ns)[0]
         yield from self._staged_last(final)
-        self._take_faults((code, detail) for capture in self.captures for _, code, detail in capture.problems)
+        self._take_faults(CaptureProblem(*one[1:]) for capture in self.captures for one in capture.problems)
         self._dropped += sum(capture.file.dropped for capture in self.captures)
         self._keep_series()
         yield from self._staged_last(datagrams, provisional=True)
@@ -208,9 +208,11 @@ class Shard:
         totals = Capture(self.packets.count, self._dropped, flows, 0, 0, 0, 0, self._now_ns)
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
 
-    def _take_faults(self, faults: Iterable[tuple[str, str]]) -> None:
+    def _take_faults(self, faults: Iterable[CaptureProblem]) -> None:
         """Give problems of whole files to the stages."""
-        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for code, detail in faults])
+        self.stages.learn(
+            [Problem(PROBLEMS[one.code].severity, one.code, one.detail, by_ns=one.by_ns) for one in faults]
+        )
 
     def _end_flows(self, end_ns: int) -> tuple[list[Last], list[Last]]:
         """End all flows at hand. The states keep those of TCP that are open, with their last events.

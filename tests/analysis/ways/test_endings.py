@@ -113,6 +113,43 @@ def test_a_reply_that_follows_a_hole_may_answer_any_request() -> None:
     assert not any(way.ended for way in scene.ways(wait_ms=20_000))
 
 
+@pytest.mark.parametrize(
+    ("problems_say_ns", "explains_ns", "may_mistake"),
+    [
+        ((), 0, False),
+        ((1 * MS,), 9 * MS, False),
+        ((1 * MS, 2 * MS), 19 * MS, False),
+        ((20 * MS,), 190 * MS, True),  # a message may come longer behind the next leg than anybody looks for it
+        ((1 * MS, None), None, True),  # clocks differ, nobody knows by how much
+        ((0,), None, True),  # the packets are in another order than their times, and no message tells more
+    ],
+)
+def test_disorder_explains_times_that_are_about_as_long(
+    problems_say_ns: tuple[int | None, ...], explains_ns: int | None, may_mistake: bool
+) -> None:
+    endings = Endings(Programs())
+    for by_ns in problems_say_ns:
+        endings.disorder(by_ns)
+    longest_ns = 3600 * 1000 * MS if explains_ns is None else explains_ns
+    assert endings.may_be_disorder(longest_ns) == (explains_ns != 0)
+    assert endings.may_be_disorder(2 * longest_ns + MS) == (explains_ns is None)
+    assert endings.may_mistake == may_mistake
+
+
+@pytest.mark.parametrize("has_hole", [False, True])
+def test_messages_tell_the_disorder_of_packets_whose_times_are_right(has_hole: bool) -> None:
+    """But one may have waited for octets that the capture lacks."""
+    scene = broker()
+    place = scene.now_ns, 1, 2, BACK, WORKER
+    if has_hole:
+        scene.events.append(Problem("error", "capture-gap", "octets are missing", *place))
+    scene.say(1, b"", b"late").time_ns -= 3 * MS
+    scene.events.append(Problem("note", "capture-disorder", "20 packets came late", by_ns=0))
+    ways = Ways()
+    ways.take(scene.events)
+    assert ways.endings.disorder_ns == (None if has_hole else 2 * MS)
+
+
 def test_holes_that_are_too_many_may_be_anywhere() -> None:
     endings = Endings(Programs())
     for number in range(1000):

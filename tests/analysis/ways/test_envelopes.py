@@ -264,6 +264,21 @@ def test_a_broker_that_begins_anew_gives_its_ids_anew_though_a_leg_of_it_overtak
         assert [[hop.packet for hop in way.hops] for way in found] == expected
 
 
+def test_a_leg_that_stands_before_the_one_of_which_it_comes_is_joined_though_the_times_are_right() -> None:
+    """Files were merged, and their packets were not sorted."""
+    scene = two_brokers()
+    asked = scene.say(1, b"", b"asked")
+    given = scene.say(3, BROKER, CLIENT, b"", b"asked", by_server=True)
+    passed = scene.say(2, CLIENT, b"", b"asked")
+    back = scene.say(2, CLIENT, b"", b"done", by_server=True)
+    done = scene.say(3, BROKER, CLIENT, b"", b"done", answers=given)
+    scene.say(1, b"", b"done", by_server=True, answers=asked)
+    for one, other in ((given, passed), (back, done)):
+        one.time_ns, other.time_ns = other.time_ns, one.time_ns
+    (way,) = scene.ways()
+    assert [leg.flow for leg in way.legs] == [1, 2, 3, 3, 2, 1]
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
 def test_replies_over_two_brokers_that_overtake_each_other_stand_in_the_order_of_their_way(
     order: tuple[int, ...],

@@ -57,6 +57,7 @@ class SlowPassage(NamedTuple):
     ends: tuple[str, str]  # the sockets of the leg as which it was passed on
     shared: SharedFacts  # of the connection over which it came
     until_ns: int  # when it was passed on
+    is_certain: bool  # no other message can be the one that was passed on
 
     @property
     def is_work(self) -> bool:
@@ -177,6 +178,7 @@ class RelayPlace:
             slow = SlowPassage(
                 own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _work_in_words(one), (passed.src, passed.dst),
                 taken.stream.shared, passed.time_ns,
+                all(hop.certain and not hop.is_ambiguous for hop in taken.way.hops),
             )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:

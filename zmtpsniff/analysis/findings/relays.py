@@ -17,6 +17,9 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third
 (:mod:`~zmtpsniff.analysis.findings.relay_hosts`).
 
+Where packets are out of order, a delay is a fault only if it is far longer than the disorder, and if no other message
+can be the one that was passed on. If packets may be later than ways look for them, delays and losses are notes.
+
 A *place* is a program that messages came to (:mod:`~zmtpsniff.analysis.findings.relay_places`). Each way that is over
 is counted at its places: the time at each, and the fate of its last message at the last one. A *fate* is the reason why
 the way ended (``Why`` of its record), or one of those below that the record does not know. Ways that are open are
@@ -476,7 +479,7 @@ class Relays(Inquiry):
         elif all(endings.has_delay(place.at, one.time_ns, one.until_ns) for one in clear):
             severity = "note"
             known += "; packets are missing there, so that some of its messages were known late"
-        if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):
+        if self._hosts.may_pass_on(place.at) and not any(self._is_beyond_disorder(one) for one in slowest):
             severity = "note"
             known += _DISORDER
         known += in_order(slowest)
@@ -494,6 +497,15 @@ class Relays(Inquiry):
             waiting={one.waiting for one in slowest},
         )
 
+    def _is_beyond_disorder(self, slow: SlowPassage) -> bool:
+        """Whether packets that are out of order do not explain that a place had a message for so long.
+
+        If one message may be taken for another one, the time may be any.
+        """
+        endings = self._ways.endings
+        is_sure = slow.is_certain and not endings.may_mistake
+        return not endings.is_disordered or (is_sure and not endings.may_be_disorder(slow.own_ns))
+
     def _late(self, place: RelayPlace) -> Iterable[Claim]:
         """The claim that a place got messages late, since the network lost their packets."""
         seen = place.late
@@ -501,7 +513,8 @@ class Relays(Inquiry):
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
         is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
-        is_doubtful = self._ways.endings.is_disordered  # what two capture points saw looks as if it came again
+        # What two capture points saw looks as if it came again.
+        is_doubtful = self._ways.endings.may_be_disorder(place.latest_ns)
         yield Claim(
             "replies-slow",
             f"the network loses packets on the way to {place.at}: {late} arrived late, "
@@ -537,8 +550,8 @@ class Relays(Inquiry):
                     yield from self._not_passed_on(place, team, kind, why, lost, now_ns)
 
     def _disorder(self, seen: Occurrences) -> str:
-        """The doubt whether so few messages ended there, since packets are out of order; else ""."""
-        return _DISORDER if self._ways.endings.is_disordered and seen.count < LEAST_SLOW else ""
+        """The doubt whether so few messages ended there, since packets are far out of order; else ""."""
+        return _DISORDER if self._ways.endings.may_mistake and seen.count < LEAST_SLOW else ""
 
     def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
         """A worker closed its connection while it had requests, and its broker had others answer them."""
@@ -610,10 +623,12 @@ class Relays(Inquiry):
                 severity = "note" if is_usual else "warning"
         else:
             return
-        if self._ways.endings.is_disordered and (kind == "publication" or not has_stopped):
+        endings = self._ways.endings
+        is_doubtful = endings.may_mistake or (endings.is_disordered and seen.count < LEAST_SLOW)
+        if is_doubtful and (kind == "publication" or not has_stopped):
             severity = "note"
             known += _DISORDER
-        elif seen.count < LEAST_SLOW and self._ways.endings.has_gap(place.at):
+        elif seen.count < LEAST_SLOW and endings.has_gap(place.at):
             severity = "note"
             known += _GAP
         asked = self._silent_services(place, lost, begun_ns)
@@ -684,7 +699,7 @@ class Relays(Inquiry):
         others = f", while it answered {place.passed:,}" if place.passed_ns > begun_ns else ""
         left = [peer for at_ns, _, peer in self._departures(place, begun_ns) if at_ns >= begun_ns - _SETTLED_NS]
         since = f", since {listed(left)} closed the connection" if left else ""
-        doubt = self._disorder(seen)
+        doubt = _DISORDER if self._ways.endings.may_mistake else ""
         yield Claim(
             "request-unanswered",
             f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(lost.waits)}",

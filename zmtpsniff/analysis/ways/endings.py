@@ -34,6 +34,7 @@ from dissectors.address import host_of
 from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
+from zmtpsniff.analysis.ways.envelopes import EARLY_NS
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.way_records import Leg, Slowest, Terminus, Way, Why
@@ -45,6 +46,8 @@ _LONGER = 4  # so many times the longest time that a program ever took, it may t
 _HOSTS = 10_000  # of which the capture may lack messages
 _TIMES = 1000  # of one host
 _MUCH_DISORDER = 10  # so many messages that came behind later ones are no exceptions
+_FAR = 10  # a time that is so many times as long as the disorder is something else
+_TWICE = 2  # acknowledgments may not prove the longest time by which packets are late
 _COPIES = 2  # so often must TCP send octets again that never arrived
 _AGAIN_NS = 10_000_000_000  # a client that gives a request up asks again within this time
 
@@ -98,6 +101,9 @@ class Endings:
         self.sees_all = True  # the capture lacks nothing
         self._delays = _Times()  # from when a message of a host was sent until it came here, long behind later ones
         self._overtaken = 0  # messages that came here behind later ones, while the capture lacked nothing
+        self._overtaken_ns = 0  # how long they waited at most
+        # How late packets came, or by how much clocks differ, as problems say; None if these do not say it.
+        self._disorder_ns: int | None = 0
         self._is_disordered = False
         self.knows_acknowledged = False  # legs say when they were acknowledged
 
@@ -149,13 +155,40 @@ class Endings:
         It waited for octets, or acknowledgments, that the capture lacks.
         """
         hop.is_overtaken = True
-        self._overtaken += self.sees_all
+        if self.sees_all:
+            self._overtaken += 1
+            self._overtaken_ns = max(self._overtaken_ns, by_ns)
         if by_ns >= _DELAY_NS and not hop.stream.is_late:
             self._delays.add(host_of(hop.src), hop.time_ns, hop.time_ns + by_ns)
 
-    def disorder(self) -> None:
-        """A problem says that the packets are out of order, or that clocks differ."""
+    def disorder(self, by_ns: int | None) -> None:
+        """A problem says that the packets are out of order, or that clocks differ, and by how much, if it is known."""
         self._is_disordered = True
+        if by_ns is None or self._disorder_ns is None:
+            self._disorder_ns = None
+        else:
+            self._disorder_ns = max(self._disorder_ns, by_ns)
+
+    @property
+    def disorder_ns(self) -> int | None:
+        """By how much packets are out of order at most, as far as acknowledgments prove it; None if it is not known.
+
+        If their times are those of the events, in another order, problems know no amount, but messages do.
+        """
+        if not self.is_disordered:
+            return 0
+        return self._overtaken_ns or None if self._disorder_ns == 0 else self._disorder_ns
+
+    def may_be_disorder(self, length_ns: int) -> bool:
+        """Whether a time is so short that the disorder of the packets may explain it."""
+        by_ns = self.disorder_ns
+        return by_ns is None or length_ns < _FAR * by_ns
+
+    @property
+    def may_mistake(self) -> bool:
+        """Whether a message may come so long behind the next leg of its way that the two are not joined."""
+        by_ns = self.disorder_ns
+        return by_ns is None or _TWICE * by_ns > EARLY_NS
 
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""

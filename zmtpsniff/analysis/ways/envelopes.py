@@ -52,7 +52,8 @@ _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so 
 _WAITING = 1024  # legs that wait for their id to be known
 _PAST = 4096  # ids that are remembered of connections that are over
 _POSSIBLE = 65_536  # ids that several connections may have
-_EARLY_NS = 10_000_000  # packets overtake others by less than that, in a network card with several queues
+EARLY_NS = 10_000_000
+"""Packets overtake others by less than that, in a network card with several queues."""
 
 
 class Join(msgspec.Struct, gc=False):
@@ -357,8 +358,8 @@ class Envelopes:
         if len(alike) == 1:
             return None  # the message itself, as nearly always
         for one in islice(reversed(alike), _LOOKED_THROUGH):
-            if _sender_took(hop, one) and 0 <= hop.time_ns - one.time_ns <= _EARLY_NS and self._has_no_place(one, hop):
-                join = self._option(one, hop, _EARLY_NS)
+            if _sender_took(hop, one) and abs(hop.time_ns - one.time_ns) <= EARLY_NS and self._has_no_place(one, hop):
+                join = self._option(one, hop, EARLY_NS)
                 if join is None:
                     continue
                 is_only = all(other is hop or not _sender_took(other, one) for other in alike)
@@ -590,7 +591,7 @@ def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
 def is_early_reply(early: Hop, hop: Hop) -> bool:
     """Whether a broker passed a reply back as ``early``, whose packet came here shortly before that of the reply."""
     is_other = early.reply and early is not hop and early is not hop.before and early.flow != hop.flow
-    if not is_other or not 0 <= hop.time_ns - early.time_ns <= _EARLY_NS:
+    if not is_other or abs(hop.time_ns - early.time_ns) > EARLY_NS:
         return False
     return _sender_took(hop, early) and early.frames[-1:] == hop.frames[-1:]
 

@@ -192,7 +192,7 @@ class Ways:
     def see_problem(self, event: Problem) -> None:
         """Learn what the capture may lack, or that its packets are out of order."""
         if event.code in ("capture-disorder", "clocks-differ"):
-            self.endings.disorder()
+            self.endings.disorder(event.by_ns)
         self.endings.interruptions.take(event)
         if event.code in BLINDING:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
