@@ -87,7 +87,8 @@ class PacketRing:
             if not status & _OWNED_BY_US:
                 return
             block = memory[start + first : start + length]
-            memory[start + 8 : start + 16] = bytes(8)  # the kernel's again, without packets
+            memory[start + 12 : start + 16] = bytes(4)  # without packets, before the kernel may put some into it
+            memory[start + 8 : start + 12] = bytes(4)  # the kernel's again
             self._next = (self._next + 1) % self._blocks
             if count:
                 yield count, block
