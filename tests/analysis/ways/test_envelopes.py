@@ -299,6 +299,28 @@ def test_replies_over_two_brokers_that_overtake_each_other_stand_in_the_order_of
     assert [leg.flow for leg in way.legs] == [1, 2, 3, 3, 2, 1]
 
 
+def test_on_a_bus_of_named_peers_a_reply_is_no_new_request() -> None:
+    """As intrabus does it: behind the delimiter the broker puts the name of the sender where the receiver's stood."""
+    scene, ways = Scene(), []
+    names = b"gamma", b"delta", b"alpha", b"beta"
+    for flow, name in enumerate(names):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.1.1:5560", types=("DEALER", "ROUTER"))
+        command = scene.events[-2]
+        assert isinstance(command, Command)
+        command.identity = name
+    for number in range(20):
+        client, service = number % 2, 2 + number // 2 % 2
+        question, answer = b"ask %d" % number, b"result %d" % number
+        asked = scene.say(client, b"", names[service], b"", question)
+        given = scene.say(service, b"", names[client], b"", question, by_server=True)
+        done = scene.say(service, b"", names[client], b"", answer, answers=given)
+        back = scene.say(client, b"", names[service], b"", answer, by_server=True, answers=asked)
+        ways.append([asked.packet, given.packet, done.packet, back.packet])
+    found = scene.ways()
+    assert [[leg.packet for leg in way.legs] for way in found] == ways
+    assert all(way.answered for way in found)
+
+
 @pytest.mark.parametrize("service", [(), (b"laser",), (b"lab", b"laser")])
 def test_a_broker_puts_the_id_of_the_client_among_frames_of_its_own(service: tuple[bytes, ...]) -> None:
     """As qweather does it: the name of the service goes, the id comes, and there may be fewer frames than before."""

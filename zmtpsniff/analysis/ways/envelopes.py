@@ -440,8 +440,10 @@ class Envelopes:
         For the id it took as many frames away, or more: a command, or the name of the service. On the way back it is
         the other way round.
         """
-        directions = ((hop, before, False, before.flow, before.dst), (before, hop, True, hop.flow, hop.src))
-        for longer, shorter, is_back, flow, router in directions[extra > 0 : 1 + (extra >= 0)]:
+        forth = hop, before, False, before.flow, before.dst
+        back = before, hop, True, hop.flow, hop.src
+        either = (back, forth) if before.reply else (forth, back)  # the names of both change places, perhaps
+        for longer, shorter, is_back, flow, router in either if not extra else [forth] if extra < 0 else [back]:
             new = [frame for frame in longer.frames[:-1] if frame not in shorter.frames]
             known = self.ids.of(flow, router)
             if known is None:
