@@ -119,12 +119,15 @@ _HIDDEN_BY_HOLES = {"no_service", "slow_database"}
         ),
     ],
 )
-def test_on_one_host_packets_that_are_missing_accuse_no_other_program(name: str, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5"])
+def test_on_one_host_packets_that_are_missing_accuse_no_other_program(
+    name: str, seed: int, address: str, tmp_path: Path
+) -> None:
     """Without the leg between two brokers, what the second one sends seems to come of what the first one took."""
     draw = random.Random(seed)
     packets = [packet for packet in load(SYSTEMS / f"{name}.pcap.gz") if draw.random() >= 0.005]
-    path = tmp_path / "loopback.pcap"
-    socket_at = save_on_one_host(packets, path)
+    path = tmp_path / "one_host.pcap"
+    socket_at = save_on_one_host(packets, path, address)
     told = [one for one in diagnose(path) if one.severity != "note"]
     named = [{host_of(socket_at[socket]) for socket in one.endpoints} for one in told]
     assert all(host_of(FAULTS[name][1]) in hosts for hosts in named) if name in FAULTS else not named

@@ -380,16 +380,19 @@ def test_an_id_shows_on_loopback_only_in_time_that_one_program_took_and_sent_it(
     assert [way.legs[1].certain for way in ways] == [False] * unsure + [True] * (20 - unsure)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
-def test_publishers_of_the_loopback_interface_that_say_the_same_are_no_proxy(host: str) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "is_proxy"),
+    [(["127.0.0.1"] * 3, False), (["10.0.0.2"] * 3, False), (["10.0.0.1", "10.0.0.2", "10.0.0.3"], True)],
+)
+def test_publishers_of_one_host_that_say_the_same_are_no_proxy(hosts: list[str], is_proxy: bool) -> None:
     """All programs have one address there, so equal octets prove nothing; on a host of its own they do."""
     scene = Scene()
-    scene.connect(1, f"{host}:40000", f"{host}:5001", types=("SUB", "PUB"))
-    scene.connect(2, f"{host}:40001", f"{host}:5002", types=("SUB", "PUB"))
+    scene.connect(1, f"{hosts[1]}:40000", f"{hosts[0]}:5001", types=("SUB", "PUB"))
+    scene.connect(2, f"{hosts[2]}:40001", f"{hosts[1]}:5002", types=("SUB", "PUB"))
     scene.say(1, b"topic", b"reading 17", by_server=True)
     scene.say(2, b"topic", b"reading 17", by_server=True, after_ms=50)
     (way,) = scene.ways()
-    assert [leg.certain for leg in way.legs] == [True, host == "10.0.0.2"]
+    assert [leg.certain for leg in way.legs] == [True, is_proxy]
     assert way.ended is None
 
 

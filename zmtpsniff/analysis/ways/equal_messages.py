@@ -25,7 +25,7 @@ class EqualMessages:
         """
         is_one_program = hop.stream.knows_sender and before.stream.knows_receiver
         if (
-            hop.stream.on_loopback
+            hop.stream.is_local
             and not is_one_program
             and hop.stream.src_kind != "XPUB"
             and before.stream.dst_kind != "XSUB"

@@ -58,7 +58,7 @@ GUESSES = frozenset({"body", "correlation", "envelope"})
 """Joins that prove nothing where another join is possible."""
 BY_SERVICES = frozenset({"order", "process", "correlation"})
 """Joins of a question that a service asks to the request that it works on."""
-_BY_ADDRESS = frozenset({"order", "correlation"})  # joins that rest on the address of the sender's host
+_BY_ADDRESS = frozenset({"order", "correlation", "body"})  # joins that rest on the address of the sender's host
 _DIGIT = re.compile(rb"\d")
 _IN_TOKENS = (ascii_letters + digits + "_-").encode()
 
@@ -176,7 +176,7 @@ class Stream(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
-    on_loopback: bool = False  # all programs have one address there, and no packet overtakes another one
+    is_local: bool = False  # both ends have one address, and so may several programs; no packet overtakes another
     # If a PUSH gives the replies: how many messages of each form were sent since one got a reply, and got one.
     pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
@@ -273,7 +273,7 @@ class Hop(msgspec.Struct, eq=False):
         """Whether its join shows that the socket that sent it belongs to the program that took ``before``."""
         if self.is_side_publication and self.before is not None and self.before.stream.sends == "request":
             return False
-        if self.joined in _BY_ADDRESS and self.stream.on_loopback:  # all programs share this address
+        if self.joined in _BY_ADDRESS and self.stream.is_local:  # all programs share this address
             return self.stream.is_proven or self.stream.knows_sender
         return not self.is_guess
 

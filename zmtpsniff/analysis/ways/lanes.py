@@ -135,7 +135,7 @@ class _Lane(msgspec.Struct, eq=False):
         first = self.questions[0].first
         is_worker = first.stream.shared.upstream == first.dst
         # On loopback all programs have one address.
-        is_other = asked.stream.on_loopback and not asked.stream.knows_receiver and self.is_client_beside(asked.dst)
+        is_other = asked.stream.is_local and not asked.stream.knows_receiver and self.is_client_beside(asked.dst)
         return not (self.is_client or is_worker or is_other or asked.passed_through(first.dst))
 
     def waits_ns(self, since_ns: int, until_ns: int) -> int:
@@ -268,12 +268,12 @@ class Lanes:
         if service is None:
             return None
         lane = service.lanes[hop.flow]
-        if self._knows_processes and hop.stream.on_loopback and not hop.stream.knows_sender:
+        if self._knows_processes and hop.stream.is_local and not hop.stream.knows_sender:
             lane.unknown.append(way)
             return None
         if hop.stream.knows_sender and not service.taken:
             return None  # the process has only just become known: its requests were not noted before
-        if hop.stream.knows_sender or not hop.stream.on_loopback:  # there all programs have one address
+        if hop.stream.knows_sender or not hop.stream.is_local:  # there all programs have one address
             alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed_on]
             forwarded = lane.forward(alike, hop)
             if forwarded is not None:
@@ -285,7 +285,7 @@ class Lanes:
             return self._join_scheduled(service, hop)
         if not lane.ask(service.has_request(hop.src)):
             return None
-        if hop.stream.on_loopback and not hop.stream.knows_sender:
+        if hop.stream.is_local and not hop.stream.knows_sender:
             for socket in {one.dst for one in islice(reversed(service.requests), _MEANWHILE)}:
                 lane.meanwhile[socket] += 1
         hop.free_ns = lane.free_ns
@@ -447,7 +447,7 @@ def _join_to_reason(service: _Service, lane: _Lane) -> None:
         and lane.questions
         and not lane.is_client
         and reason.way.first.expects_reply  # a peer of ZRE only tells others something, and is told something
-        and (reason.stream.knows_receiver or not reason.stream.on_loopback)  # where all programs have one address
+        and (reason.stream.knows_receiver or not reason.stream.is_local)  # where all programs have one address
         and reason in service.requests
         and not reason.way.is_over
         and not any(question.is_over for question in lane.questions)

@@ -95,7 +95,7 @@ class Programs(dict[str, Program]):
         taken_at = before.dst
         if stream.dst_host != hop.stream.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
             return  # the capture may lack a hop in between
-        if stream.on_loopback and hop.joined == "envelope" and _lacks_leg(before, hop):
+        if stream.is_local and hop.joined == "envelope" and _lacks_leg(before, hop):
             return
         program = self[taken_at]
         program.handled += 1
@@ -106,7 +106,7 @@ class Programs(dict[str, Program]):
             if program.longest_relay_ns < 0:
                 return
         elif (other := self[hop.src]) is not program:
-            if stream.on_loopback and self.are_two(before, hop):
+            if stream.is_local and self.are_two(before, hop):
                 return
             self._merge(program, other)
         program.answers |= stream.pushed_forms is not None

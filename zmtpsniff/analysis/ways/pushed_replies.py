@@ -72,7 +72,7 @@ class PushedReplies:
         stream = hop.stream
         found: dict[Hop, bool] = {}
         has_requests = self._pushers.at(stream.src_host)  # live, that may be a process now
-        if not has_requests or (stream.on_loopback and not (stream.knows_sender and stream.knows_receiver)):
+        if not has_requests or (stream.is_local and not (stream.knows_sender and stream.knows_receiver)):
             return found  # on loopback all programs have one address
         for key in _keys(hop, stream.src_host):
             asked = self._owners.get(key)

@@ -161,7 +161,7 @@ class WayConnection(msgspec.Struct, eq=False):
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
-            on_loopback=is_loopback(src),
+            is_local=is_loopback(src) or host_of(src) == host_of(dst),
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
         )

@@ -494,7 +494,7 @@ class Ways:
         first, before = hop.way.first, hop.before
         if self._in_order or not hop.reply or hop.flow != first.flow or before is None:
             return False
-        if not hop.stream.on_loopback:
+        if not hop.stream.is_local:
             is_next = before.stream.dst_host == hop.stream.src_host
             while before.reply and before.before is not None:
                 before = before.before
@@ -540,12 +540,12 @@ class Ways:
     def _original(self, options: Sequence[Hop], hop: Hop) -> tuple[Hop, bool]:
         """The one of several equal messages that a program passes on here, and whether that is certain.
 
-        It is the oldest, if nothing shows which. On the loopback interface, where all programs have one address, it may
+        It is the oldest, if nothing shows which. On one host, where all programs may have one address, it may
         be what another proxy took, if the capture lacks the leg between the two.
         """
         is_only = len(options) == 1
         before = options[0] if is_only else self.programs.likely(options, hop)
-        if is_only and not hop.stream.on_loopback:
+        if is_only and not hop.stream.is_local:
             return before, self._equal.proves(before, hop)
         if self.programs.are_two(before, hop):
             hop.stream.is_proven = False  # by this one
@@ -560,7 +560,7 @@ class Ways:
         that message, or one that has the id for its name. There, only many messages show it: if all of them are related
         to messages of one socket.
         """
-        if not hop.stream.on_loopback or (hop.stream.knows_sender and related.stream.knows_receiver):
+        if not hop.stream.is_local or (hop.stream.knows_sender and related.stream.knows_receiver):
             return True
         hop.stream.note_source(related)
         return hop.stream.is_proven
@@ -647,7 +647,7 @@ class Ways:
                 self._join_request(hop)
         if hop.held_as is None:
             self._held.add(hop)  # its receiver may pass it on
-        if not hop.stream.on_loopback:
+        if not hop.stream.is_local:
             if hop.reply:
                 self._put_before_early_reply(hop)
             elif (early := self._envelopes.early_leg(hop)) is not None:
