@@ -53,6 +53,16 @@ def test_a_token_that_many_have_says_nothing() -> None:
     assert not any(leg.joined == "correlation" for way in scene.ways() for leg in way.legs)
 
 
+def test_the_time_of_day_joins_nothing() -> None:
+    """Heartbeats of EventMQ have it: two programs that say something in the same second have it in common."""
+    scene = service(clients=1, lanes=1)
+    scene.now_ns = 1_795_876_360 * 10**9
+    asked = scene.say(1, b"", b"alive at 1795876360.019")
+    ask_database(scene, 11, b"alive at 1795876360.023")
+    scene.say(1, b"", b"ok", by_server=True, answers=asked)
+    assert not any(leg.joined == "correlation" for way in scene.ways() for leg in way.legs)
+
+
 def test_a_number_that_is_cut_off_joins_nothing() -> None:
     """Other numbers may begin with the same digits."""
     scene = service(clients=1, lanes=1)

@@ -39,6 +39,8 @@ RECEIPTS = 128
 """So many acknowledgments are kept of one sender on a connection while the messages for them have not come."""
 _TOKENS_OCTETS = 4096  # the search for tokens ends behind so many octets of a message
 _MOST_TOKENS = 64
+_SECONDS_DIGITS = 10  # of Unix time in seconds
+_DAY_SECONDS = 86_400
 _FRAMES = 1024  # the tokens of so many frames are cached
 TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 """The ids of a trace and of a span in it (W3C Trace Context)."""
@@ -353,7 +355,7 @@ class Hop(msgspec.Struct, eq=False):
                 found.update(_tokens_in(octets))
                 if left <= 0 or len(found) >= _MOST_TOKENS:
                     break
-            self.tokens_ = frozenset(found)
+            self.tokens_ = frozenset(word for word in found if not _is_time(word, self.time_ns))
         return self.tokens_
 
     @property
@@ -439,6 +441,11 @@ class Hop(msgspec.Struct, eq=False):
         self.stream.unanswered.pop(self, None)
         self.stream.own_requests.answered += 1
         self.stream.all_requests.answered += 1
+
+
+def _is_time(word: bytes, now_ns: int) -> bool:
+    """Whether a word may be the time of day in seconds: what programs say in one second has it in common."""
+    return len(word) == _SECONDS_DIGITS and word.isdigit() and abs(int(word) - now_ns // 10**9) < _DAY_SECONDS
 
 
 @lru_cache(_FRAMES)  # each leg of a way has the same body
