@@ -22,7 +22,7 @@ from tests.world.tap import Packets, Records, captured, load, watch
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, SenderShape, contradicts
 from zmtpsniff.engine.sniffer import Sniffer
 
 
@@ -195,6 +195,17 @@ def test_who_only_sends() -> None:
     assert _pushed(SERVER, lambda number: [b"x"]) == {SERVER: Guess("PUB", "PUSH"), CLIENT: Guess("SUB", "PULL")}
     assert _pushed(CLIENT, lambda number: [b"x"], 4) is None  # too few
     assert _pushed(CLIENT, lambda number: [b"", b"x"]) is None  # requests that nobody answers
+    assert _pushed(SERVER, lambda number: [b"id", b"", b"%d" % number]) is None  # a broker passed these on
+
+
+@pytest.mark.parametrize(("envelope", "kind"), [([], "PUSH"), ([b"id"], "PUSH"), ([b"id", b""], None)])
+def test_a_dealer_whose_workers_hang_is_no_push(envelope: list[bytes], kind: str | None) -> None:
+    """Both deal their messages out in turns, and hear nothing."""
+    shape = SenderShape()
+    for number in range(20):
+        frames = [*envelope, b"job %d" % number]
+        shape.take(Message(number, number, 1 + number % 2, SERVER, CLIENT, [*frames]))
+    assert shape.kind == kind
 
 
 def test_a_dealer_that_took_turns_asks_again_before_it_is_answered() -> None:

@@ -14,7 +14,8 @@ type, too: the lookalike.
 - A subscription comes from a SUB, and its peer is a PUB.
 - One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
   sender is watched on all its connections. Messages whose beginnings all differ prove neither: the beginnings may be
-  topics, each with one subscriber.
+  topics, each with one subscriber. A DEALER deals out, too, and may hear nothing from workers that hang: messages with
+  an empty frame in front of the last one have envelopes, so they prove no PUSH.
 - A proxy passes messages on, so two sockets send them. Only copies tell its type then, and an XPUB sends these as a PUB
   does: it is the lookalike.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
@@ -79,12 +80,18 @@ class _Turn(NamedTuple):
     words: frozenset[bytes]
 
 
+def _has_envelope(event: Message) -> bool:
+    """Whether an empty frame stands in front of the last one of a message."""
+    return b"" in event.frames[:-1]
+
+
 class _Outlet(msgspec.Struct, eq=False):
     """The messages of one sender on one connection."""
 
     # Contents, and whether they came once only.
     bodies: Ledger[int, bool] = msgspec.field(default_factory=lambda: Ledger(limit=_WINDOW))
     prefix: bytes | None = None
+    has_envelopes: bool = False  # so it seems
     last_ns: int = 0
     is_over: bool = False  # its connection is
 
@@ -92,6 +99,7 @@ class _Outlet(msgspec.Struct, eq=False):
         """Remember a message; returns its contents as a number."""
         contents = hash(tuple(event.frames))
         self.bodies[contents] = contents not in self.bodies
+        self.has_envelopes = self.has_envelopes or _has_envelope(event)
         first = b"\0".join(map(at_hand, event.frames))[:_PREFIX]
         self.prefix = first if self.prefix is None else common_start(self.prefix, first)
         self.last_ns = event.time_ns
@@ -206,6 +214,8 @@ class SenderShape(msgspec.Struct, eq=False):
         if len(set(first)) < count or self.round != first * _DEALT:
             return False
         outlets = list(self.outlets.values())
+        if any(outlet.has_envelopes for outlet in outlets):
+            return False
         seen: set[int] = set()
         for outlet in outlets:
             if not seen.isdisjoint(outlet.bodies):
@@ -269,6 +279,7 @@ class Inference(msgspec.Struct, eq=False):
     _heard: dict[str, int] = {}  # sides whose commands are known, and the stream offset of the first
     _parts: set[str] = set()  # sides of which there are messages that may not be whole
     _delimited: int = 0  # messages with an empty frame in front
+    _enveloped: int = 0  # messages with an empty frame in front of the last one
     left: int = _MOST  # messages that are looked at
     patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
 
@@ -414,6 +425,7 @@ class Inference(msgspec.Struct, eq=False):
         frames = event.frames
         self._frames = len(frames) if self._frames in (None, len(frames)) else 0
         self._delimited += frames[0] == b"" and len(frames) > 1
+        self._enveloped += _has_envelope(event)
         if len(frames) > 1 and len(self._topics) < _WINDOW:
             self._topics[hash(frames[0])] = None
         return "PUB" if sent >= _TOPICS and self._has_topics() and event.dst == self._client() else None
@@ -430,7 +442,7 @@ class Inference(msgspec.Struct, eq=False):
         (sender,) = senders
         receiver, sent, client = self._other(sender), self._sent[sender], self._client()
         # All of them while the other side was silent.
-        if sent < _ONE_WAY or sent != self._counted or receiver in self._parts or self._delimited == sent:
+        if sent < _ONE_WAY or sent != self._counted or receiver in self._parts or self._enveloped == sent:
             return None
         if client is None or self._senders.is_proxy(sender):
             return None
