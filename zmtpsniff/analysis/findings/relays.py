@@ -207,8 +207,12 @@ class Relays(Inquiry):
         self._ways.take_columns(batch, flows, self._take_ways)
 
     def attempt(self, attempt: Attempt) -> None:
-        """A program may begin anew: tell the ways."""
+        """A connection begins, or a program may begin anew: tell the ways."""
         self._ways.attempt(attempt)
+
+    def greeting(self, dossier: Dossier, event: Greeting) -> None:
+        """A side greets, which may show how far it is."""
+        self._ways.connections.round_trips.greet(event)
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent, or is not there any more."""

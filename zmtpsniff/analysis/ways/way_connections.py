@@ -31,6 +31,7 @@ from zmtpsniff.analysis.ways.envelopes import RoutingIds
 from zmtpsniff.analysis.ways.hops import MOST_COMPARED, RECEIPTS, Hop, Receipts, RequestCount, SharedFacts, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
+from zmtpsniff.analysis.ways.round_trips import RoundTrips
 from zmtpsniff.analysis.ways.way_records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
@@ -139,8 +140,13 @@ class WayConnection(msgspec.Struct, eq=False):
         asked = self.open_turns.popleft()
         return asked if self.takes_turns and not (self.has_gap or asked.answered) else None
 
-    def stream(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Stream:
-        """Begin the stream of a sender, with its first message or because its type is known now."""
+    def stream(
+        self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]], round_trip_ns: int
+    ) -> Stream:
+        """Begin the stream of a sender, with its first message or because its type is known now.
+
+        ``round_trip_ns`` is the way to the receiver and back where no READY tells it.
+        """
         dossier = self.dossier
         kind = socket_type or dossier.types.get(src, "")
         back = self.streams.get(dst)
@@ -157,7 +163,7 @@ class WayConnection(msgspec.Struct, eq=False):
             self.shared,
             self.receipts.setdefault(src, Receipts()),
             dossier.start_ns,
-            dossier.round_trip_ns.get(dst, 0),
+            dossier.round_trip_ns.get(dst, round_trip_ns),
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
@@ -191,6 +197,7 @@ class WayConnections(dict[int, WayConnection]):
         """``ids`` learns which identities peers announce, ``lanes`` which hosts ask, ``pushed`` which push."""
         super().__init__()
         self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
+        self.round_trips = RoundTrips()
         self._dossiers = dossiers
         self._ids = ids
         self._lanes = lanes
@@ -258,6 +265,7 @@ class WayConnections(dict[int, WayConnection]):
         """The connection of a client is over. Return it; None if it has not begun here."""
         self._resent.pop(flow, None)
         self._receipts.pop(flow, None)
+        self.round_trips.end(flow)
         connection = self.pop(flow, None)
         if connection is not None:
             for src, stream in connection.streams.items():
@@ -272,7 +280,8 @@ class WayConnections(dict[int, WayConnection]):
             connection = self._begin(self._dossiers.get(flow) or Dossier(flow))
         stream = connection.streams.get(src)
         if stream is None or (socket_type and stream.src_kind != socket_type):
-            stream = connection.stream(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
+            resent = self._resent.at(flow).setdefault(src, [])
+            stream = connection.stream(src, dst, socket_type, resent, self.round_trips.to(flow, dst))
             stream.all_requests = self._all_requests.at((dst, stream.src_kind))
             if self.process_of is not None:
                 self._unknown[flow, src] = _Unknown(dst, stream)

@@ -145,9 +145,14 @@ class Ways:
         self.connections.acknowledge(acknowledgments)
 
     def attempt(self, attempt: Attempt) -> None:
-        """Learn of an attempt to connect: a ROUTER that refuses one may give its ids to other connections soon."""
+        """Learn of an attempt to connect.
+
+        A connection that begins shows how far its ends are. A ROUTER that refuses one may give its ids to other
+        connections soon.
+        """
         if attempt.outcome == "refused":
             self._envelopes.ids.begin_anew(attempt.server)
+        self.connections.round_trips.attempt(attempt)
 
     def stall(self, stall: Stall) -> None:
         """Ignore a stall: the ways themselves show who waited."""
@@ -184,6 +189,8 @@ class Ways:
         dossier = self._dossiers.at(event)
         known = len(dossier.types)
         dossier.learn(event)
+        if isinstance(event, Greeting):
+            self.connections.round_trips.greet(event)
         if len(dossier.types) > known:
             self.connections.connect(dossier)
             if event.identity:
