@@ -432,15 +432,24 @@ class Diagnosis:
         if dossier.learn(event):
             if self._dossiers.get(event.flow) is not None:
                 self._begin(dossier)
+        elif isinstance(event, Greeting) and dossier.is_untyped and not (dossier.types or dossier.websocket):
+            # The first greeting of ZMTP 1.0 tells enough. A later peer may send it no more than its signature, which is
+            # a greeting only once it has said more.
+            if len(dossier.greeted_ns) == 1:
+                self._begin_untyped(event)
         elif isinstance(event, Greeting) and dossier.is_untyped and len(dossier.greeted_ns) == 2 and not dossier.types:
-            self._relays.begin_untyped(event)
-            self._begin_late(event.flow)
-        elif isinstance(event, Greeting) and (len(dossier.types) == 1 or dossier.is_untyped):  # ZMTP 2.0 or 1.0
+            self._begin_untyped(event)
+        elif isinstance(event, Greeting) and (len(dossier.types) == 1 or dossier.is_untyped):  # ZMTP 2.0, or WebSocket
             self._listeners.setdefault(event.flow, [self._hold])
         return dossier
 
+    def _begin_untyped(self, event: Greeting) -> None:
+        """The handshake of a connection has no types. Its first message may show that the others matter."""
+        self._relays.begin_untyped(event)
+        self._begin_late(event.flow)
+
     def _hold(self, messages: Sequence[Message]) -> None:
-        """Hold messages until both sides have greeted. A peer of ZMTP 2.0 or 1.0 may send some as soon as it has."""
+        """Hold messages until both sides have greeted. A peer of ZMTP 2.0 may send some as soon as it has."""
         flow = messages[0].flow
         early = self._early.at(flow)
         early += messages

@@ -1,7 +1,8 @@
 """Hosts that may pass messages on: those with a socket that takes them and another one that sends them, to a third.
 
 One ROUTER may do both, as the broker of Majordomo does. It looks like a server whose clients are of two types, until
-one of its peers says that it is ready to work. A socket whose handshake the capture lacks may do either.
+one of its peers says that it is ready to work. A socket whose handshake the capture lacks may do either. One of ZMTP
+1.0, which has no types, may do whatever any socket does.
 
 Theory
 ------
@@ -34,10 +35,13 @@ _IDLE = 500  # idle hosts; live, each short-lived process is one
 
 # By type, the kinds of messages that it takes or sends. "pushed" are requests that a PUSH answers, or these replies.
 _UNKNOWN = ""
+_ANY = "any"  # that of ZMTP 1.0: nothing is said of it later, so all that it may be counts
 _TAKES = {"ROUTER": ("request", "pushed"), "DEALER": ("pushed",), "REP": ("request",), "PULL": ("job",)}
 _TAKES |= {"SUB": ("publication",), "XSUB": ("publication",), "SERVER": ("request",), _UNKNOWN: ("request",)}
+_TAKES[_ANY] = ("request", "job", "publication")
 _SENDS = {"DEALER": ("request",), "REQ": ("request",), "ROUTER": ("request",), "PUSH": ("job", "pushed")}
 _SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), "CLIENT": ("request",), _UNKNOWN: ("request",)}
+_SENDS[_ANY] = _TAKES[_ANY]
 
 
 class SocketEnd(NamedTuple):
@@ -73,7 +77,7 @@ class _SocketEnds:
         address, kind, other = end
         same = self._addresses.get(address, 0) + self._addresses.get(other, 0)
         back = self._others.get(address, 0) - self._pairs.get((other, address), 0)
-        if kind == _UNKNOWN:  # several clients of one server on one host look like this
+        if kind in (_UNKNOWN, _ANY):  # several clients of one server on one host look like this
             same += self._others.get(other, 0) - self._pairs.get((address, other), 0)
         return self._count > same + back
 
@@ -168,8 +172,12 @@ class RelayHosts:
             self._follow(dossier)
         return has_relay
 
-    def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
+    def begin_late(
+        self, flow: int, time_ns: int, packet: int, ends: tuple[str, str], *, is_untyped: bool = False
+    ) -> None:
         """The capture lacks all or some of the handshake of two sockets, so their types may not be known.
+
+        With ``is_untyped`` it lacks nothing, but the handshake has no types.
 
         Programs that share an address would all look like brokers then: their connections are left out.
         """
@@ -177,7 +185,7 @@ class RelayHosts:
         if (
             (self.process_of is not None or not is_shared)
             and flow not in self._open
-            and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN)))
+            and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN), is_untyped=is_untyped))
         ):
             self.followed.discard(flow)
             self._earlier.append(flow)
@@ -185,6 +193,8 @@ class RelayHosts:
     def _add(self, dossier: Dossier, names: Sequence[str]) -> bool:
         """Add the ends of a connection to the hosts with these names. Return whether one of these is a relay."""
         (one, kind), (other, other_kind) = dossier.types.items()
+        if dossier.is_untyped:
+            kind, other_kind = kind or _ANY, other_kind or _ANY
         hosts = [self._hosts.at(name) for name in names]
         for name in names:
             self._idle.pop(name, None)

@@ -235,8 +235,8 @@ class Relays(Inquiry):
             self._undelimited.at((event.flow, event.packet))
 
     def begin_untyped(self, event: Greeting) -> None:
-        """Both sides of a connection have greeted, and neither announces its type."""
-        self._hosts.begin_late(event.flow, event.time_ns, event.packet, (event.src, event.dst))
+        """The sides of a connection do not announce their types, as a greeting says."""
+        self._hosts.begin_late(event.flow, event.time_ns, event.packet, (event.src, event.dst), is_untyped=True)
 
     def origin(self, flow: int, packet: int) -> str:
         """The socket that sent a message without delimiter first, if brokers passed it on; else ""."""

@@ -91,7 +91,8 @@ _OCTETS = 64 << 20  # of the messages of open ways
 _GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
 _GIVEN_UP = 16  # requests in vain that are remembered of the clients of one host that closed connections to one server
 _SERVED = 4096  # such pairs of a host and a server
-_SHOWN = frozenset({("PUSH", None), ("PUB", None), ("PUB", "XPUB"), ("PUB", "RADIO")})  # inferred types, and lookalikes
+# Inferred types, and lookalikes. An XPUB has announced its type on another connection of its bound socket.
+_SHOWN = frozenset({("PUSH", None), ("PUB", None), ("XPUB", None), ("PUB", "XPUB"), ("PUB", "RADIO")})
 _APART_NS = 20_000_000  # of clients that close within this time, any may be the one that connects next
 _PROBE = [b""]  # the message of ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})  # commands of Majordomo
