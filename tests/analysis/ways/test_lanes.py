@@ -181,6 +181,21 @@ def test_workers_take_turns() -> None:
     assert not any(all(leg.certain for leg in way.legs) for way in ways)
 
 
+def test_replies_that_are_not_known_at_first_hide_no_later_question() -> None:
+    """In ZMTP 1.0 only messages show who asks, so the first replies are none that answer something."""
+    scene = Scene()
+    scene.join_late(1, "10.0.0.1:40000", "10.0.1.1:5555")
+    scene.join_late(11, "10.0.1.1:41000", "10.0.2.1:7777")
+    known = []
+    for number in range(8):
+        asked = scene.say(1, b"", b"request of %d" % number)
+        question = scene.say(11, b"", b"select %d" % (number + 70))
+        result = scene.say(11, b"", b"row %d" % (number + 90), by_server=True, answers=question if number > 0 else None)
+        reply = scene.say(1, b"", b"done", by_server=True, answers=asked if number > 3 else None)
+        known.append([one.packet for one in (asked, question, result, reply)])
+    assert [one for one in packets(scene) if len(one) == 4] == known[4:]
+
+
 def test_a_service_that_asks_nobody_answers_alone() -> None:
     scene = service(clients=1, lanes=1)
     asked = scene.say(1, b"", b"price?")

@@ -80,6 +80,7 @@ class _Lane(msgspec.Struct, eq=False):
     closed_ns: int | None = None  # when its connection was closed; None if it is open
     free_ns: int = 0  # when the service answered the request of its last turn
     latest: Hop | None = None  # its last question
+    got_reply: bool = False  # to one before that
     # Live: its questions while its process was not known.
     unknown: deque[OpenWay] = msgspec.field(default_factory=lambda: deque(maxlen=_UNKNOWN))
     asked: int = 0  # how often it asked
@@ -290,6 +291,7 @@ class Lanes:
                 lane.meanwhile[socket] += 1
         hop.free_ns = lane.free_ns
         before, lane.latest = lane.latest, hop
+        lane.got_reply = lane.got_reply or (before is not None and before.answered)
         related = self.related(hop)
         if related is not None and related in service.requests:
             if before is not None and before.way is not related.way:  # the capture may lack the answer to that one
@@ -379,6 +381,8 @@ def _lane_that_worked(service: _Service, asked: Hop, reply: Hop) -> _Lane | None
 
     Of several, it is the one that alone had the same turn before; else the one that got its last reply first.
     """
+    if asked.stream.is_late:
+        _forget_unseen(service, asked)
     fits = [
         lane
         for flow, lane in service.lanes.items()
@@ -396,6 +400,17 @@ def _lane_that_worked(service: _Service, asked: Hop, reply: Hop) -> _Lane | None
         return fits[0]
     with_turn = [lane for lane in fits if lane.turns[turn] >= _CLEAR]
     return min(with_turn or fits, key=lambda lane: lane.questions[-1].last_ns)
+
+
+def _forget_unseen(service: _Service, asked: Hop) -> None:
+    """Drop the questions from before a request if the service has one lane: it works on one request at a time.
+
+    It answered those for which it asked them, though no reply was known: at first, sockets without types do not show
+    which of their messages are replies. Such replies look like questions that get no reply.
+    """
+    lanes = [one for one in service.lanes.values() if one.got_reply or (one.latest is not None and one.latest.answered)]
+    if len(lanes) == 1:
+        lanes[0].forget(asked.time_ns)
 
 
 def _may_have_waited(lanes: Iterable[_Lane], asked: Hop, until_ns: int) -> bool:
