@@ -29,7 +29,7 @@ _ENDS = {"connections": ("client", "server")}  # of rows; else src and dst
 _LONGEST_WAIT_NS = 60_000_000_000  # of a message for octets that are lost
 _WINDOW_NS = 10_000_000_000
 _RECORDS = ("messages", "commands", "subscriptions")
-_MESSAGES, _COMMANDS = 0, 1  # where they are among these, which is their kind
+_MESSAGES = 0  # where they are among these, which is their kind
 
 _POINTS_ELSEWHERE = f"""
 WITH seen AS (
@@ -121,16 +121,17 @@ FROM ({" UNION ".join(f"SELECT file FROM all_{table}" for table in _RECORDS)}) A
 """
 """The files of records, numbered in their order."""
 
-_FACING = f"""
+_FACING = """
 WITH pairs AS (
     SELECT one.conn_id, one.series AS one, other.series AS other, one.client, one.server, one.client_type,
         one.server_type, other.client AS other_client, one.point AS one_point, other.point AS other_point
     FROM points AS one JOIN points AS other ON one.conn_id = other.conn_id AND one.series < other.series
 ), greetings AS (
-    SELECT point, min(CASE WHEN forth THEN time_ns END) AS there_ns,
-        min(CASE WHEN NOT forth THEN time_ns END) AS back_ns
-    FROM numbered
-    WHERE kind = {_COMMANDS} AND number = 1
+    SELECT point, min(CASE WHEN src = client THEN time_ns END) AS there_ns,
+        min(CASE WHEN src = server THEN time_ns END) AS back_ns
+    FROM points JOIN all_commands AS said ON said.conn_id = points.conn_id AND said.series = points.series
+        AND (src = client AND dst = server OR src = server AND dst = client)
+    WHERE lost_ns IS NULL OR time_ns < lost_ns
     GROUP BY point
 ), sides AS (
     SELECT pairs.conn_id, one, other, client, other_client, min(far.there_ns - near.there_ns)
