@@ -12,6 +12,7 @@ from tests.support.footprint import entries
 from zmtpsniff.analysis.ways import envelopes
 from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop, Receipts, RequestCount, SharedFacts, Stream
+from zmtpsniff.analysis.ways.way_records import Terminus
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Attempt, Outcome
 
@@ -262,6 +263,35 @@ def test_a_broker_that_begins_anew_gives_its_ids_anew_though_a_leg_of_it_overtak
     assert all(hop.certain and host_of(hop.src) == host_of(hop.before.dst) for hop in legs if hop.before is not None)
     if is_refused:
         assert [[hop.packet for hop in way.hops] for way in found] == expected
+
+
+def test_a_broker_whose_replies_overtook_those_that_it_took_has_answered_no_request_itself() -> None:
+    scene = two_brokers()
+    for number in range(4):
+        body = b"%d" % number
+        asked = scene.say(1, b"", body)
+        scene.say(2, CLIENT, b"", body)
+        given = scene.say(3, BROKER, CLIENT, b"", body, by_server=True)
+        scene.say(1, b"", body + b" done", by_server=True, answers=asked)
+        scene.say(3, BROKER, CLIENT, b"", body + b" done", answers=given)
+        scene.say(2, CLIENT, b"", body + b" done", by_server=True)
+    scene.say(1, b"", b"lost", after_ms=100)
+    way = scene.ways()[-1]
+    assert way.ended == Terminus("10.0.1.1:5555", "not-forwarded")
+
+
+def test_a_request_that_two_brokers_passed_on_before_it_came_begins_its_way() -> None:
+    scene = two_brokers()
+    for number, is_late in enumerate((False, True)):
+        body = b"job-%d" % number
+        legs: list[tuple[int, list[bytes]]] = [(1, [b""]), (2, [CLIENT, b""]), (3, [BROKER, CLIENT, b""])]
+        said: dict[int, Message] = {}
+        for flow, envelope in (*legs[1:], legs[0]) if is_late else legs:
+            said[flow] = scene.say(flow, *envelope, body, by_server=flow == 3)
+        scene.say(3, BROKER, CLIENT, b"", body + b" done", answers=said[3])
+        scene.say(2, CLIENT, b"", body + b" done", by_server=True)
+        scene.say(1, b"", body + b" done", by_server=True, answers=said[1])
+    assert [[leg.flow for leg in way.legs] for way in scene.ways()] == 2 * [[1, 2, 3, 3, 2, 1]]
 
 
 def test_a_leg_that_stands_before_the_one_of_which_it_comes_is_joined_though_the_times_are_right() -> None:

@@ -357,7 +357,10 @@ class Envelopes:
         alike = self._held[hop.held_as] if hop.held_as is not None else ()
         if len(alike) == 1:
             return None  # the message itself, as nearly always
-        for one in islice(reversed(alike), _LOOKED_THROUGH):
+        for held in islice(reversed(alike), _LOOKED_THROUGH):
+            one = held
+            if not _sender_took(hop, held) and held.way is not hop.way and hop.tokens:  # else others may be like it
+                one = held.way.first  # the next hosts have passed it on meanwhile, so that it is not held any more
             if _sender_took(hop, one) and abs(hop.time_ns - one.time_ns) <= EARLY_NS and self._has_no_place(one, hop):
                 join = self._option(one, hop, EARLY_NS)
                 if join is None:

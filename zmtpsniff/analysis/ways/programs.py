@@ -39,7 +39,7 @@ class Program(msgspec.Struct, eq=False):
 
     sockets: list[str]
     longest_relay_ns: int = -1  # the longest time from taking a message to passing it on; negative: it passed none on
-    answers: bool = False  # it answers some messages itself, or the capture lacks the program that it asks
+    answers: int = 0  # how many messages it answered itself, as far as known: the capture may lack whom it asks
     is_parallel: bool = False  # it has answered a message before one that came earlier on the same connection
     longest_reply_ns: int = 0  # the longest time from taking a message to answering it
     sent_ns: int = 0  # when it last sent a message
@@ -101,7 +101,7 @@ class Programs(dict[str, Program]):
         program.handled += 1
         stream.is_followed = True
         if taken_at == hop.src and hop.reply and not before.reply:
-            program.answers |= not stream.is_late  # else it may have passed the request on, with an id not yet known
+            program.answers += not stream.is_late  # else it may have passed the request on, with an id not yet known
             program.longest_reply_ns = max(program.longest_reply_ns, length_ns)
             if program.longest_relay_ns < 0:
                 return
@@ -109,9 +109,15 @@ class Programs(dict[str, Program]):
             if stream.is_local and self.are_two(before, hop):
                 return
             self._merge(program, other)
-        program.answers |= stream.pushed_forms is not None
+        program.answers += stream.pushed_forms is not None
         if length_ns > program.longest_relay_ns:
             program.longest_relay_ns = length_ns
+
+    def take_back(self, answer: Hop, asked: Hop) -> None:
+        """A program did not answer a request itself: the reply that it passed back comes only now."""
+        program = self[asked.dst]
+        if asked.dst == answer.src and answer.shows_program and not asked.stream.is_late and program.answers:
+            program.answers -= 1
 
     def _merge(self, program: Program, other: Program) -> None:
         """Two programs turn out to be one."""
@@ -119,7 +125,7 @@ class Programs(dict[str, Program]):
             self[address] = program
         program.sockets += other.sockets
         program.longest_relay_ns = max(program.longest_relay_ns, other.longest_relay_ns)
-        program.answers |= other.answers
+        program.answers += other.answers
         program.longest_reply_ns = max(program.longest_reply_ns, other.longest_reply_ns)
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs

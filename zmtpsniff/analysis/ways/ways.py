@@ -835,6 +835,8 @@ class Ways:
             return
         if early.before.reply:
             hop.before = early.before
+        else:
+            self.programs.take_back(early, early.before)
         early.before, hop.is_passed_on = hop, True
         self._held.remove(hop)
         place = hops.index(early)
