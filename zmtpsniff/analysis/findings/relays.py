@@ -134,6 +134,7 @@ class Relays(Inquiry):
         # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
+        self._has_questions = False  # services ask others: such a question may overtake the request that it is for
         self._is_cut = False  # packets lack their last octets
 
     def know_processes(self, process_of: ProcessOf) -> None:
@@ -313,6 +314,7 @@ class Relays(Inquiry):
         self._identities.see(one.taken.flow for one in its_passages)
         for one in its_passages:
             self._count_passage(way, one)
+            self._has_questions |= one.passed.is_question
         if way.kind == "publication":
             self._count_publication(way)
             return
@@ -507,7 +509,7 @@ class Relays(Inquiry):
         If one message may be taken for another one, the time may be any.
         """
         endings = self._ways.endings
-        is_sure = slow.is_certain and not endings.may_mistake
+        is_sure = slow.is_certain and not (endings.may_mistake or self._has_questions)
         return not endings.is_disordered or (is_sure and not endings.may_be_disorder(slow.own_ns))
 
     def _late(self, place: RelayPlace) -> Iterable[Claim]:
@@ -703,7 +705,9 @@ class Relays(Inquiry):
         others = f", while it answered {place.passed:,}" if place.passed_ns > begun_ns else ""
         left = [peer for at_ns, _, peer in self._departures(place, begun_ns) if at_ns >= begun_ns - _SETTLED_NS]
         since = f", since {listed(left)} closed the connection" if left else ""
-        doubt = _DISORDER if self._ways.endings.may_mistake else ""
+        endings = self._ways.endings
+        is_few = endings.is_disordered and self._has_questions and seen.count < LEAST_SLOW
+        doubt = _DISORDER if endings.may_mistake or is_few else ""
         yield Claim(
             "request-unanswered",
             f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(lost.waits)}",
