@@ -98,7 +98,9 @@ WHERE begun.conn_id IN (SELECT conn_id FROM begun GROUP BY conn_id HAVING count(
 def _numbered() -> str:
     """Records of connections that several series have, numbered in each direction.
 
-    They are many, and all are sorted. So the table, the vantage point and the file are numbers here.
+    They are many, and all are sorted. So the table, the vantage point and the file are numbers here. They have few
+    octets once they are compressed, by which Spark takes them for few, and would have all of them in memory at once:
+    comments here and below tell it to merge.
     """
     rows = " UNION ALL ".join(
         f"SELECT conn_id, series, src, dst, time_ns, file, packet, {'part' if table == 'messages' else '1'} AS part, "
@@ -106,7 +108,7 @@ def _numbered() -> str:
         for kind, table in enumerate(_RECORDS)
     )
     return f"""
-SELECT point, src = client AS forth, kind, time_ns, place, packet, part, row_number() OVER (
+SELECT /*+ MERGE(records) */ point, src = client AS forth, kind, time_ns, place, packet, part, row_number() OVER (
     PARTITION BY point, src = client, kind ORDER BY time_ns, place, packet, part) AS number
 FROM ({rows}) AS records JOIN points ON records.conn_id = points.conn_id AND records.series = points.series
         AND (src = client AND dst = server OR src = server AND dst = client)
@@ -147,7 +149,8 @@ WHERE client_is_at_one IS NOT NULL
 """Each two vantage points of a connection in two series, and which of them is nearer to the client."""
 
 _TWICE = """
-SELECT facing.*, near.kind, near.forth, near.number, near.time_ns AS one_ns, far.time_ns AS other_ns
+SELECT /*+ MERGE(near, far) */ facing.*, near.kind, near.forth, near.number, near.time_ns AS one_ns,
+    far.time_ns AS other_ns
 FROM numbered AS near JOIN facing ON near.point = one_point
     JOIN numbered AS far ON far.point = other_point AND far.kind = near.kind AND far.forth = near.forth
         AND far.number = near.number
