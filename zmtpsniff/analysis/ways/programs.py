@@ -11,6 +11,11 @@ A socket is a program of its own at first. Programs are only ever merged, never 
 not come here (``Hop.shows_program``). The first socket of a program names it as long as anything is known of it; others
 are forgotten some time after they were closed.
 
+On one host all programs may have one address. If the capture lacks the leg between two brokers, or has it late, what
+the second one sends seems to come of what the first one took. So a join that cannot be the work of one program, such
+as one that adds two ids, merges nothing there. Equal octets and ids merge only once they have come often in a row. And
+two programs that both passed messages on before, each from its own socket to its own, stay two.
+
 The behaviour of a program so far shows its role:
 
 - it *passes on* once it sent a message to another socket than the one that it came from (``longest_relay_ns``);
