@@ -932,3 +932,22 @@ def test_on_one_host_a_subscriber_tells_what_its_peer_must_be(tmp_path: Path) ->
     save_on_one_host(packets, tmp_path / "loopback.pcap")
     told = [one.code for one in diagnose(tmp_path / "loopback.pcap") if one.severity != "note"]
     assert told == ["subscription-unmatched"]
+
+
+def test_a_proxy_passed_on_what_its_copy_overtook_and_came_before() -> None:
+    """A packet that waited for others had overtaken the one before: a queue of a network card, and a lost packet."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40001", "10.0.0.2:5001", types=("PUB", "XSUB"))
+    scene.connect(2, "10.0.0.3:40002", "10.0.0.2:5002", types=("SUB", "XPUB"))
+    for number in range(40):
+        is_odd = number in (20, 25, 30, 35)
+        if not is_odd:
+            scene.say(1, b"topic", b"%d" % number)
+        scene.say(2, b"topic", b"%d" % number, by_server=True, after_ms=0.3).matched = b"topic"
+        if is_odd:
+            scene.say(1, b"topic", b"%d" % number, after_ms=0.3)
+            scene.events[-2:] = reversed(scene.events[-2:])
+    for number in range(5):
+        scene.say(1, b"other", b"%d" % number, after_ms=1000)
+        scene.say(2, b"other", b"%d" % number, by_server=True, after_ms=0.3).matched = b"other"
+    assert [one.summary for one in diagnose_events(scene.events) if one.code == "not-passed-on"] == []

@@ -69,7 +69,7 @@ from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
-from zmtpsniff.analysis.ways.envelopes import Envelopes, HeldMessages, Join, is_early_reply
+from zmtpsniff.analysis.ways.envelopes import EARLY_NS, Envelopes, HeldMessages, Join, is_early_reply
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Stream
@@ -573,8 +573,17 @@ class Ways:
         hop.stream.note_source(related)
         return hop.stream.is_proven
 
+    def _note_overtaken_original(self, hop: Hop) -> None:
+        """A publication comes behind later messages, perhaps behind its original, whose packet it overtook."""
+        for one in self._held.equal_at(hop.stream.src_host, hop):
+            if one.stream.sends == "publication" and 0 < one.time_ns - hop.time_ns <= EARLY_NS:
+                one.is_passed_on = True
+                return
+
     def _begin_publication(self, hop: Hop) -> None:
         """A publication that no proxy passes on: one more copy of what the publisher sent before, or a new one."""
+        if hop.time_ns < self._now_ns:
+            self._note_overtaken_original(hop)
         first = self._first_copies.first_of(hop)
         if first is not None:
             first.way.join_copy(hop, first)
