@@ -224,24 +224,26 @@ def two_brokers() -> Scene:
 CLIENT, BROKER = b"\x00\x6b\x8b\x45\x68", b"\x00\x6b\x8b\x45\x67"
 
 
-@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize(("is_refused", "is_one_batch"), [(True, False), (True, True), (False, False)])
 def test_a_broker_that_begins_anew_gives_its_ids_anew_though_a_leg_of_it_overtakes_the_one_before(
-    is_refused: bool,
+    is_refused: bool, is_one_batch: bool
 ) -> None:
     """The connections from before were reset, and it is not known yet whether more of their packets come.
 
-    If the first broker comes back at once, nothing shows that the ids are new. Then no leg is left out, at least.
+    If the first broker comes back at once, nothing shows that the ids are new. Then no leg is left out, at least. The
+    refusal is told before all messages of the same batch.
     """
     scene = two_brokers()
     ways = Ways()
     expected: list[list[int]] = []
     for number, (near, far) in enumerate([(2, 3), (4, 5), (4, 5)]):
         if number == 1:
-            ways.take(scene.events)
+            if not is_one_batch:
+                ways.take(scene.events)
+                scene.events.clear()
             times = scene.now_ns, scene.now_ns
             outcome: Outcome = "refused" if is_refused else "accepted"
             ways.attempt(Attempt(outcome, 9, "10.0.1.1:40001", "10.0.2.1:5556", 1, *times, 9))
-            scene.events.clear()
             scene.connect(4, "10.0.1.1:40002", "10.0.2.1:5556", types=("DEALER", "ROUTER"))
             scene.connect(5, "10.0.3.1:40002", "10.0.2.1:5557", types=("REP", "DEALER"))
         body = b"%d" % number

@@ -137,6 +137,9 @@ class Ways:
         self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
         # By flow and sender: the time of the last octets before those that were found missing last.
         self._gap_since_ns: Ledger[tuple[int, str], int] = Ledger(int)
+        # By server: when it first refused a connection, since the last message. Attempts are told before the messages
+        # of the same packets, how long before depends on where batches end.
+        self._refused: Ledger[str, int] = Ledger(int, _SERVED)
         self.jumps = ForwardJumps()  # of the clock of the capture; all times in here are without them
         self._now_ns = 0
 
@@ -152,7 +155,7 @@ class Ways:
         connections soon.
         """
         if attempt.outcome == "refused":
-            self._envelopes.ids.begin_anew(attempt.server)
+            self._refused.setdefault(attempt.server, attempt.last_ns)
         self.connections.round_trips.attempt(attempt)
 
     def stall(self, stall: Stall) -> None:
@@ -456,6 +459,8 @@ class Ways:
         stream, sends, time_ns = hop.stream, hop.stream.sends, hop.time_ns
         if time_ns > self._now_ns:
             self._now_ns = time_ns
+            if self._refused:
+                self._begin_anew()
         elif self._now_ns > time_ns:
             self.endings.overtake(hop, self._now_ns - time_ns)
             if self._now_ns - time_ns > SET_BACK_NS:
@@ -482,6 +487,13 @@ class Ways:
             if is_long or self._is_answered_by(hop):
                 way.is_over = True
                 self._answered.append(way)
+
+    def _begin_anew(self) -> None:
+        """Servers that have refused connections by now may have begun anew."""
+        for server, refused_ns in [*self._refused.items()]:
+            if refused_ns <= self._now_ns:
+                del self._refused[server]
+                self._envelopes.ids.begin_anew(server)
 
     def _keep_late(self, hop: Hop) -> None:
         """The record of the way of a message is made. Of such messages the last ones stay, since others may follow."""
