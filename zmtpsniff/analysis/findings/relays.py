@@ -519,7 +519,7 @@ class Relays(Inquiry):
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
         is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
-        # What two capture points saw looks as if it came again.
+        # Packets that two capture points saw look as if they came again.
         is_doubtful = self._ways.endings.may_be_disorder(place.latest_ns)
         yield Claim(
             "replies-slow",

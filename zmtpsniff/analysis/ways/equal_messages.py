@@ -18,10 +18,10 @@ class EqualMessages:
     def proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.
 
-        They do if both are of one host or process. On the loopback interface all programs have one address: there, two
-        publishers that say the same are no proxy, unless one socket is of a type that proxies have. Octets that the
-        capture cuts off may differ, and all empty messages are alike. If the host has a request with the same octets,
-        the message may come of that.
+        They do if both are of one host or process. Programs that talk to each other on one host share its address:
+        there, two publishers that say the same are no proxy, unless one socket is of a type that proxies have. Octets
+        that the capture cuts off may differ, and all empty messages are alike. If the host has a request with the same
+        octets, the message may come of that.
         """
         is_one_program = hop.stream.knows_sender and before.stream.knows_receiver
         if (

@@ -91,6 +91,7 @@ _OCTETS = 64 << 20  # of the messages of open ways
 _GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
 _GIVEN_UP = 16  # requests in vain that are remembered of the clients of one host that closed connections to one server
 _SERVED = 4096  # such pairs of a host and a server
+_REFUSED = 65_536  # connections, between two messages
 # Inferred types, and lookalikes. An XPUB has announced its type on another connection of its bound socket.
 _SHOWN = frozenset({("PUSH", None), ("PUB", None), ("XPUB", None), ("PUB", "XPUB"), ("PUB", "RADIO")})
 _APART_NS = 20_000_000  # of clients that close within this time, any may be the one that connects next
@@ -137,9 +138,9 @@ class Ways:
         self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP), _SERVED)
         # By flow and sender: the time of the last octets before those that were found missing last.
         self._gap_since_ns: Ledger[tuple[int, str], int] = Ledger(int)
-        # By server: when it first refused a connection, since the last message. Attempts are told before the messages
-        # of the same packets, how long before depends on where batches end.
-        self._refused: Ledger[str, int] = Ledger(int, _SERVED)
+        # When servers refused connections, later than the last message. Attempts are told before the messages of the
+        # same packets, and how long before depends on where batches end.
+        self._refused: deque[tuple[int, str]] = deque(maxlen=_REFUSED)
         self.jumps = ForwardJumps()  # of the clock of the capture; all times in here are without them
         self._now_ns = 0
 
@@ -155,7 +156,7 @@ class Ways:
         connections soon.
         """
         if attempt.outcome == "refused":
-            self._refused.setdefault(attempt.server, attempt.last_ns)
+            self._refused.append((attempt.last_ns, attempt.server))
         self.connections.round_trips.attempt(attempt)
 
     def stall(self, stall: Stall) -> None:
@@ -459,8 +460,8 @@ class Ways:
         stream, sends, time_ns = hop.stream, hop.stream.sends, hop.time_ns
         if time_ns > self._now_ns:
             self._now_ns = time_ns
-            if self._refused:
-                self._begin_anew()
+            while self._refused and self._refused[0][0] <= time_ns:
+                self._envelopes.ids.begin_anew(self._refused.popleft()[1])
         elif self._now_ns > time_ns:
             self.endings.overtake(hop, self._now_ns - time_ns)
             if self._now_ns - time_ns > SET_BACK_NS:
@@ -487,13 +488,6 @@ class Ways:
             if is_long or self._is_answered_by(hop):
                 way.is_over = True
                 self._answered.append(way)
-
-    def _begin_anew(self) -> None:
-        """Servers that have refused connections by now may have begun anew."""
-        for server, refused_ns in [*self._refused.items()]:
-            if refused_ns <= self._now_ns:
-                del self._refused[server]
-                self._envelopes.ids.begin_anew(server)
 
     def _keep_late(self, hop: Hop) -> None:
         """The record of the way of a message is made. Of such messages the last ones stay, since others may follow."""
@@ -560,8 +554,8 @@ class Ways:
     def _original(self, options: Sequence[Hop], hop: Hop) -> tuple[Hop, bool]:
         """The one of several equal messages that a program passes on here, and whether that is certain.
 
-        It is the oldest, if nothing shows which. On one host, where all programs may have one address, it may
-        be what another proxy took, if the capture lacks the leg between the two.
+        It is the oldest, if nothing shows which. On one host, where all programs may have one address, it may be what
+        another proxy took, if the capture lacks the leg between the two.
         """
         is_only = len(options) == 1
         before = options[0] if is_only else self.programs.likely(options, hop)
@@ -576,7 +570,7 @@ class Ways:
     def _is_of_same_program(self, hop: Hop, related: Hop) -> bool:
         """Whether the program that sends a message took the ``related`` one, which has the same id.
 
-        On the loopback interface all programs have one address, and other programs know the id as well: the sender of
+        On one host all programs may have one address, and other programs know the id as well: the sender of
         that message, or one that has the id for its name. There, only many messages show it: if all of them are related
         to messages of one socket.
         """
