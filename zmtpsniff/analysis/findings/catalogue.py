@@ -267,6 +267,17 @@ FINDINGS: dict[str, FindingKind] = {
         waits=True,
         of_peers=True,
     ),
+    "subscription-unmatched": FindingKind(
+        "warning",
+        "A subscriber got nothing of a topic while others got messages of it, or the topic was never published and is "
+        "nearly one that is. A note in all other cases, and if other topics of the subscriber matched and this one "
+        "was never published, unless only the case of letters or separators are wrong in it.",
+        "No message has matched the topic since the subscription. The connections of other subscribers show what is "
+        "published.",
+        "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "
+        "separators count.",
+        waits=True,
+    ),
     "work-uneven": FindingKind(
         "warning",
         "Jobs of a PUSH waited at one worker while another worker of it had nothing to do.",
@@ -301,17 +312,6 @@ FINDINGS: dict[str, FindingKind] = {
         "network that lost its packets.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help. If it asks "
         "other programs, capture on its host, too: then the one that takes the time is named.",
-    ),
-    "subscription-unmatched": FindingKind(
-        "warning",
-        "A subscriber got nothing of a topic while others got messages of it, or the topic was never published and is "
-        "nearly one that is. A note in all other cases, and if other topics of the subscriber matched and this one "
-        "was never published, unless only the case of letters or separators are wrong in it.",
-        "No message has matched the topic since the subscription. The connections of other subscribers show what is "
-        "published.",
-        "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "
-        "separators count.",
-        waits=True,
     ),
     "reconnect-storm": FindingKind(
         "warning",

@@ -22,14 +22,12 @@ from dissectors.address import host_of
 from dissectors.events import Octets
 from zmtpsniff.analysis.findings.finding import Occurrences
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LONG_NS, SLOW_NS, TEAM_TIMES
+from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LEAST_SLOW, LONG_NS, SLOW_NS, TEAM_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage
 from zmtpsniff.analysis.ways.hops import BY_SERVICES, Hop, SharedFacts
 
-LEAST_SLOW = 3
-"""So many slow messages are no chance."""
 STOPPED = 3
 """A program that passes so many messages in a row on no further has stopped."""
 STOPPED_NS = 1_000_000_000

@@ -44,7 +44,6 @@ from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.findings.relay_places import (
     ANSWERING,
-    LEAST_SLOW,
     STOPPED,
     STOPPED_NS,
     Losses,
@@ -53,6 +52,7 @@ from zmtpsniff.analysis.findings.relay_places import (
 )
 from zmtpsniff.analysis.findings.slow_replies import (
     FEW_SLOW,
+    LEAST_SLOW,
     NETWORK_ADVICE,
     SLOW_MEDIAN_NS,
     SLOW_NS,

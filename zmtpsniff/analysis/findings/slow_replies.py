@@ -21,6 +21,9 @@ LONG_NS = 50_000_000
 """If its work takes longer than this, it hurts."""
 FEW_SLOW = 0.02
 """This part of the replies may be late on any busy machine."""
+LEAST_SLOW = 3
+"""So many slow messages are no chance."""
+_HICCUP_NS = 250_000_000  # a busy machine may stop a program for so long now and then
 _DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
 _RESENT = (
     "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes "
@@ -73,8 +76,9 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     else:
         summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
         seen.count = max(latencies.above(slow_ns), len(slowest))
-        few = seen.count < FEW_SLOW * latencies.count
-        severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
+        is_rare = seen.count < FEW_SLOW * latencies.count and latencies.maximum < SLOW_MEDIAN_NS
+        is_hiccup = seen.count < LEAST_SLOW and latencies.maximum < _HICCUP_NS
+        severity = "note" if is_rare or is_hiccup else None
     known = f"from the request to its reply, as captured{where}{service.doubt}{in_order(slowest)}"
     certainty: Certainty = "likely" if service.by_turns or service.is_sealed else "certain"
     yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
