@@ -206,6 +206,14 @@ def has_envelope_inside(frames: Sequence[Octets]) -> bool:
     return isinstance(first, bytes) and (_is_counted(first) or _is_named(first))
 
 
+def has_client_id(frames: Sequence[Octets]) -> bool:
+    """Whether a message has the id of a client in front, as a ROUTER counts it: a broker passes it on.
+
+    A UUID may be a client's own.
+    """
+    return any(map(_is_counted, frames[:-1]))
+
+
 def is_of_client(frames: Sequence[Octets]) -> bool:
     """Whether a message is between a client and its broker, which is a ROUTER."""
     return len(frames) > 1 and frames[1] in CLIENTS

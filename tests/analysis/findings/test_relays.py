@@ -21,6 +21,7 @@ from tests.support.mirror_port import through_queues
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
+from tests.support.two_networks import save_with_two_addresses, without_network
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
@@ -98,6 +99,32 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     socket_at = save_on_one_host(load(SYSTEMS / f"{name}.pcap.gz"), path)
     found = {(one.code, socket_at[one.endpoints[0]]) for one in diagnose(path) if one.severity != "note"}
     assert found == ({FAULTS[name]} if name in FAULTS else set())
+
+
+# Only the one address of a host tells that a proxy passes publications on, a worker jobs, or a broker without envelopes.
+_HIDDEN_BY_NETWORKS = {(name, True) for name in ("proxy_drops", "proxy_stops", "engine_slow", "engine_stops")}
+_HIDDEN_BY_NETWORKS |= {("proxy_drops", False)}
+_ON_NETWORKS = {name for name, (_, at) in FAULTS.items() if at[:4] != "127."} - {"asking_worker_dies"}
+_QUICK = {"broker_sleeps", "database_dies", "frames_lost", "head_of_line", "slow_database", "slow_worker"}
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [
+        pytest.param(name, each, marks=[] if name in _QUICK and not each else pytest.mark.slow)
+        for name in sorted({*_ON_NETWORKS, "healthy_service"})
+        for each in (False, True)
+    ],
+)
+def test_the_place_of_the_fault_is_named_though_programs_have_several_addresses(
+    name: str, each: bool, tmp_path: Path
+) -> None:
+    """A broker takes requests in one network and sends them on in another one; so does a service that asks others."""
+    path = tmp_path / "networks.pcap"
+    save_with_two_addresses(load(SYSTEMS / f"{name}.pcap.gz"), path, each=each)
+    found = {(one.code, without_network(one.endpoints[0])) for one in diagnose(path) if one.severity != "note"}
+    is_told = name in FAULTS and (name, each) not in _HIDDEN_BY_NETWORKS
+    assert found == ({(FAULTS[name][0], without_network(FAULTS[name][1]))} if is_told else set())
 
 
 # On one host, only unbroken series of messages tell that a service waits for another one.

@@ -11,6 +11,9 @@ Inquiries look at one socket each, so one fault makes several claims. Three rule
 2. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
    becomes a note that names the socket. So it is if that socket has an error of its own, if its host waits there, and
    if the times fit: the cause must have begun before the effect, or hardly later.
+   A program may wait for another one from an address that nobody knows to be its own. Then only times tell. It is slow
+   if each of its slow replies holds a slow one of the other service, and silent if it stopped to answer just when the
+   other service went away. What it says is "perhaps" then.
 3. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
    program becomes a note if its host is silent, if a slow service behind it explains the time, or if it may ask a
    service over a connection from before the capture.
@@ -45,27 +48,38 @@ def excuse_who_waits(claims: Collection[Claim], has_answered: Callable[[str], bo
     silent = [claim for claim in accused if claim.code in NOT_ANSWERING]
     left = [claim for claim in accused if claim.code in _AWAY]
     apart = [claim for claim in accused if claim.code in _APART]
-    causes = [*silent, *left]
-    found = [_excused(claim, causes, apart, has_answered) if claim in silent else claim for claim in claims]
+    found = [_excused(claim, silent, left, apart, has_answered) if claim in silent else claim for claim in claims]
     if left or apart or any(one.code in NOT_ANSWERING and one.severity != "note" for one in found):
         return found
     return list(claims)  # each waits for the next one in a circle
 
 
 def _excused(
-    claim: Claim, causes: Sequence[Claim], apart: Sequence[Claim], has_answered: Callable[[str], bool]
+    claim: Claim,
+    silent: Sequence[Claim],
+    left: Sequence[Claim],
+    apart: Sequence[Claim],
+    has_answered: Callable[[str], bool],
 ) -> Claim:
-    """The claim, as a note if one of the ``causes``, or of those that keep two programs ``apart``, explains it."""
+    """The claim, as a note if another one explains it.
+
+    That is of a program that is ``silent``, or has ``left``, or of what keeps two programs ``apart``.
+    """
     host = host_of(claim.place)
     if is_loopback(host):
         return claim
-    for cause in causes:
+    for cause in (*silent, *left):
         sought = [*cause.endpoints][-1] if cause.code == "worker-closed" else cause.place  # last: whose workers left
         if host in cause.waiting and host_of(sought) not in claim.waiting and _fits_in_time(claim, cause):
             waits = f"{host} itself waits for {sought} in vain"
             return as_effect(claim, waits, f"another finding says why {sought} does not answer")
         if claim.certainty == "possible" and sought != claim.place and _began_long_before(cause, claim):
             return as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
+    for cause in (*left, *apart):
+        is_other = all(host_of(one) not in claim.waiting for one in (cause.place, *cause.endpoints))
+        if is_other and not claim.subject and _stopped_with(claim, cause) and has_answered(claim.place):
+            waits = f"perhaps it waits for {cause.place}"
+            return as_effect(claim, waits, "another finding says that this went away just then")
     is_apart = any(host_of(one) == host for other in apart for one in other.endpoints)
     if is_apart and claim.code != "not-passed-on" and not has_answered(claim.place):
         waits = "perhaps somebody that it needs cannot come in"
@@ -83,6 +97,11 @@ def _fits_in_time(claim: Claim, cause: Claim) -> bool:
     if (cause_seen.first_ns or 0) > (seen.first_ns or 0) + _SOON_NS:
         return False
     return claim.code != "not-passed-on" or (seen.last_ns or 0) - _SOON_NS <= (cause_seen.last_ns or 0)
+
+
+def _stopped_with(claim: Claim, cause: Claim) -> bool:
+    """Whether a program stopped to answer just when another one went away."""
+    return abs((claim.occurrences.first_ns or 0) - (cause.occurrences.first_ns or 0)) < _SOON_NS
 
 
 def _began_long_before(cause: Claim, claim: Claim) -> bool:
@@ -127,6 +146,34 @@ def excuse_where_unclear(claims: Collection[Claim], may_pass_on_unseen: Callable
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 
     return [claim._replace(severity="note") if is_unclear(claim) else claim for claim in claims]
+
+
+def excuse_who_is_slow_with(claims: Collection[Claim]) -> list[Claim]:
+    """The claims, with those as notes whose slow replies each hold a slow one of another service.
+
+    Where ways show that a program had the messages itself, they are believed.
+    """
+    slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
+
+    def excused(claim: Claim) -> Claim:
+        if claim.waiting or not claim.spells:
+            return claim
+        for other in slow:
+            if host_of(other.place) != host_of(claim.place) and _holds(claim.spells, other.spells):
+                waits = f"perhaps it waits for {other.place}"
+                return as_effect(claim, waits, "another finding says that this was slow in the same time")
+        return claim
+
+    return [excused(claim) if claim in slow else claim for claim in claims]
+
+
+def _holds(outer: Sequence[tuple[int, int]], inner: Sequence[tuple[int, int]]) -> bool:
+    """Whether most of the ``outer`` spells hold one of the ``inner`` ones, which takes most of the time."""
+    held = sum(
+        any(begin <= since and until <= end and 2 * (until - since) > end - begin for since, until in inner)
+        for begin, end in outer
+    )
+    return 2 * held > len(outer)
 
 
 def without_repeats(claims: Collection[Claim]) -> list[Claim]:

@@ -40,7 +40,13 @@ from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.capture_faults import Vantage
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.findings.causes import as_effect, excuse_where_unclear, excuse_who_waits, without_repeats
+from zmtpsniff.analysis.findings.causes import (
+    as_effect,
+    excuse_where_unclear,
+    excuse_who_is_slow_with,
+    excuse_who_waits,
+    without_repeats,
+)
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.counted_parts import CountedParts
@@ -197,21 +203,33 @@ class Diagnosis:
         if left:
             self._listeners[flow] = left
 
-    def _look_for_worker(self, messages: Sequence[Message]) -> None:
-        """The first messages between a ROUTER and a peer have come. If the peer is a worker, follow the broker.
+    def _look_for_relay(self, messages: Sequence[Message]) -> None:
+        """The first messages of a connection have come. If they show a program that passes messages on, follow it.
 
-        If they have no envelope, ids may show that the ROUTER asks.
+        If they have no envelope, ids may show that a ROUTER asks.
         """
         flow = messages[0].flow
-        self._remove_listener(flow, self._look_for_worker)
+        self._remove_listener(flow, self._look_for_relay)
         is_followed = self._relays.follows(flow)
-        if self._relays.find_worker(messages[0]):
+        if self._relays.find_relay(messages[0]):
             self._follow_earlier()
-            if not is_followed:
+            if not is_followed and self._relays.follows(flow):
                 self._relays.take(messages)
-        elif b"" not in messages[0].frames:
+            if self._relays.may_be_split(flow):
+                self._add_listener(flow, self._look_for_work)
+                self._look_for_work(messages[1:])
+        elif b"" not in messages[0].frames and not self._relays.is_settled(flow):
             self._add_listener(flow, self._look_for_ids)
             self._look_for_ids(messages[1:])
+
+    def _look_for_work(self, messages: Sequence[Message]) -> None:
+        """Messages between a broker and its worker have come. The first job shows where the broker took it."""
+        for message in messages:
+            if message.socket_type == "ROUTER":
+                self._remove_listener(message.flow, self._look_for_work)
+                if self._relays.find_split(message):
+                    self._follow_earlier()
+                return
 
     def _look_for_ids(self, messages: Sequence[Message]) -> None:
         """Messages of a ROUTER without envelopes have come. If an id pairs one with a request, the ROUTER asks.
@@ -382,8 +400,8 @@ class Diagnosis:
         """The capture lacks the handshake of a connection. Its first message may show that the others matter."""
         self._follow_earlier()
         if not self._relays.follows(flow):
-            self._remove_listener(flow, self._look_for_worker)
-            self._add_listener(flow, self._look_for_worker)
+            self._remove_listener(flow, self._look_for_relay)
+            self._add_listener(flow, self._look_for_relay)
         if self._compares and self._look_for_publisher not in self._listeners.get(flow, ()):
             self._add_listener(flow, self._look_for_publisher)
         dossier = self._dossiers.get(flow)
@@ -467,8 +485,8 @@ class Diagnosis:
                 listeners.append(listener)
                 for flow in one.earlier():
                     self._add_listener(flow, listener)
-        if self._relays.may_have_worker(dossier):
-            listeners.append(self._look_for_worker)
+        if self._relays.may_show_relay(dossier):
+            listeners.append(self._look_for_relay)
         self._remove_listener(dossier.flow, self._hold)
         if listeners:
             self._listeners[dossier.flow] = listeners
@@ -537,6 +555,7 @@ class Diagnosis:
                     claims[key] = first._replace(waiting=claim.waiting)
         accused = excuse_who_waits(claims.values(), self._requests.has_answered)
         told = excuse_where_unclear(without_repeats(accused), self._relays.may_pass_on_unseen)
+        told = excuse_who_is_slow_with(told)
         found = by_harm(map(finding, told))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []

@@ -44,6 +44,11 @@ class SlowReply(NamedTuple):
     resent_ns: int  # pauses that ended with octets sent again, so that the network may have lost them
 
     @property
+    def spell(self) -> tuple[int, int]:
+        """When the request came, and when its reply was there."""
+        return self.time_ns - self.latency_ns, self.time_ns
+
+    @property
     def takes(self) -> Literal["service", "transfer", "resending"]:
         """The part that takes most of the time. Before the first octet it is the service, or the way to it."""
         if 2 * self.resent_ns >= self.latency_ns:

@@ -1,6 +1,6 @@
 """A finding: what is wrong in a system of programs, how that is known, and what to do about it."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -161,6 +161,7 @@ class Claim(NamedTuple):
     subject: str | None = None  # further findings of it with the same code are left out
     problem: str | None = None  # the code of the problem that it repeats
     waiting: Container[str] = ()  # hosts that wait for the place that is named
+    spells: Sequence[tuple[int, int]] = ()  # of its slowest messages: when the place took each, and was done with it
 
     @property
     def place(self) -> str:

@@ -15,6 +15,10 @@ A host goes through these states:
   and its connections are *followed*: those that are open, and all that begin later.
 - *idle*: a quiet host without open connections. The oldest of many are forgotten.
 
+A broker may take messages at one address of its host and send them on from another one: it has two networks. Then no
+host has both sockets. An envelope shows that its sender passes on what it took elsewhere, and an XSUB is there to pass
+on what it gets. From then on each host with a socket that may belong to such a program is a relay (a *split* program).
+
 Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
 machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known
 only some time after its connection began; until then its host counts, and a connection may be followed in vain.
@@ -42,6 +46,7 @@ _TAKES[_ANY] = ("request", "job", "publication")
 _SENDS = {"DEALER": ("request",), "REQ": ("request",), "ROUTER": ("request",), "PUSH": ("job", "pushed")}
 _SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), "CLIENT": ("request",), _UNKNOWN: ("request",)}
 _SENDS[_ANY] = _TAKES[_ANY]
+_SPLIT = {"request": {"ROUTER", "DEALER"}, "publication": {"XPUB", "XSUB"}}  # the sockets of a split program
 
 
 class SocketEnd(NamedTuple):
@@ -151,6 +156,8 @@ class RelayHosts:
         """The open connections that are followed."""
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
         self._brokers: Ledger[str, None] = Ledger()  # sockets that take requests and give them to workers
+        self._passers: Ledger[str, None] = Ledger()  # sockets that send what their programs took
+        self._split: set[str] = set()  # types of sockets that a split program may have
         self._idle: dict[str, None] = {}  # idle hosts; the one that became idle first is the first
         self._open: dict[int, Dossier] = {}  # all open connections
         self._earlier: list[int] = []  # connections of hosts that became relays since the last call of earlier()
@@ -201,8 +208,10 @@ class RelayHosts:
         for host, end in zip(hosts, (SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)), strict=True):
             if host.add(end, dossier.flow):
                 self._earlier += host.flows
-            if end.address in self._brokers:
+            if end.address in self._brokers or end.kind in self._split:
                 self._make_relay(host)
+            elif end.kind == "XSUB" and not host.is_relay:
+                self._add_split("publication")
         return any(host.is_relay for host in hosts)
 
     def _make_relay(self, host: RelayHost) -> None:
@@ -215,8 +224,38 @@ class RelayHosts:
         self._brokers.at(address)
         dossier = self._open.get(flow)
         if dossier is not None:
-            names = self._known.get(flow) or [host_of(one) for one in dossier.types]
-            self._make_relay(self._hosts.at(names[[*dossier.types].index(address)]))
+            self._make_relay(self._hosts.at(self._names(dossier)[[*dossier.types].index(address)]))
+
+    def add_passer(self, flow: int, address: str) -> None:
+        """A socket sends what its program took at another socket. If its host has none, the program is split."""
+        if flow not in self._open or address in self._passers:
+            return
+        self._passers.at(address)
+        name = self._names(self._open[flow])[[*self._open[flow].types].index(address)]
+        has_taker = any(
+            kind == "ROUTER" and one != address and its_name == name
+            for dossier in self._open.values()
+            for its_name, (one, kind) in zip(self._names(dossier), dossier.types.items(), strict=True)
+        )
+        if not has_taker:
+            self._add_split("request")
+
+    def may_be_split(self, flow: int) -> bool:
+        """Whether a side of a connection may send what its program took at another address."""
+        types = self._open[flow].types if flow in self._open else {}
+        return any(kind in _SPLIT["request"] and one not in self._passers for one, kind in types.items())
+
+    def _names(self, dossier: Dossier) -> list[str]:
+        """The names of the hosts of a connection's ends."""
+        return self._known.get(dossier.flow) or [host_of(address) for address in dossier.types]
+
+    def _add_split(self, kind: str) -> None:
+        """There is a split program for messages of a kind: all hosts with sockets that it may have are relays."""
+        self._split |= _SPLIT[kind]
+        for dossier in self._open.values():
+            for name, its_type in zip(self._names(dossier), dossier.types.values(), strict=True):
+                if its_type in self._split:
+                    self._make_relay(self._hosts.at(name))
 
     def _follow(self, dossier: Dossier) -> None:
         self.followed.add(dossier.flow)

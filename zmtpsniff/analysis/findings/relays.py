@@ -33,11 +33,11 @@ from typing import NamedTuple
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Capture, Connection, Greeting, Message, Problem, Severity, Subscription
+from dissectors.events import Capture, Connection, Greeting, Message, Problem, Severity, Subscription, at_hand
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
+from zmtpsniff.analysis.dossier import Dossier, has_client_id, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -121,6 +121,7 @@ class Relays(Inquiry):
         self._timeout_ns = nanoseconds(timeout_seconds)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
+        self._announced: Ledger[bytes, None] = Ledger()  # identities of peers of ROUTERs
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
         # By a bound socket, or a client's host, and its peer: when the peer closed its last connection.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
@@ -149,31 +150,52 @@ class Relays(Inquiry):
         for mine, peer in ((one, other), (other, one)):
             for key in ((mine, ""), (mine, dossier.types[peer]), (host_of(mine), peer)):
                 self._met.renew(key, dossier.start_ns)
+        for address, identity in dossier.identities.items():
+            if identity and dossier.types[address] != "ROUTER":
+                self._announced.at(identity)
         if not self._hosts.begin(dossier):
             return None
         self._ways.connections.connect(dossier)
         return self.take
 
-    def may_have_worker(self, dossier: Dossier) -> bool:
-        """Whether one side of a connection may be a worker of the other one, and that is not known yet.
+    def is_settled(self, flow: int) -> bool:
+        """Whether a connection is followed for good. Live, it may be followed only until its processes are known."""
+        return self.follows(flow) and self._hosts.process_of is None
 
-        Where a connection is followed anyway, that need not be known. But live, it may be followed only until its
-        processes are known.
+    def may_show_relay(self, dossier: Dossier) -> bool:
+        """Whether the first message of a connection may show that one of its sides passes messages on.
+
+        That is not known yet, and one side may be a worker, or send what it took at another address.
         """
-        is_settled = self.follows(dossier.flow) and self._hosts.process_of is None
-        return not is_settled and {*dossier.types.values()} in _MAY_WORK
+        if {*dossier.types.values()} in _MAY_WORK and not self.is_settled(dossier.flow):
+            return True
+        return self.may_be_split(dossier.flow)
 
-    def find_worker(self, first: Message) -> bool:
-        """Follow a broker if the first message of a connection is the READY of its worker. Return whether it is."""
+    def find_relay(self, first: Message) -> bool:
+        """If the first message of a connection shows a program that passes messages on: follow it. Return whether.
+
+        The READY of a worker shows its broker, an envelope the sender.
+        """
         broker = first.dst
         if first.socket_type is None:  # the capture lacks READY, but each message of Majordomo has a header
             broker = next(filter(has_bound_port, (first.src, first.dst)), "")
             if not (broker and is_of_worker(first.frames)):
                 return False
         elif first.socket_type not in _WORKERS or not says_ready(first.frames):
-            return False
+            return self.may_be_split(first.flow) and self.find_split(first)
         self._hosts.add_broker(first.flow, broker)
         return True
+
+    def find_split(self, message: Message) -> bool:
+        """If its envelope shows that the sender took a message elsewhere: follow that program. Return whether."""
+        is_passed_on = has_client_id(message.frames) or at_hand(message.frames[0]) in self._announced
+        if is_passed_on:
+            self._hosts.add_passer(message.flow, message.src)
+        return is_passed_on
+
+    def may_be_split(self, flow: int) -> bool:
+        """Whether a side of a connection may send what its program took at another address."""
+        return self._hosts.may_be_split(flow)
 
     def add_asker(self, reply: Message) -> None:
         """A ROUTER got a reply, so it asks its peers, perhaps for others of them: follow it as a broker."""
@@ -501,6 +523,7 @@ class Relays(Inquiry):
             advice=advice,
             subject=place.at,
             waiting={one.waiting for one in slowest},
+            spells=[(one.time_ns, one.until_ns) for one in slowest],
         )
 
     def _is_beyond_disorder(self, slow: SlowPassage) -> bool:

@@ -81,7 +81,18 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         severity = "note" if is_rare or is_hiccup else None
     known = f"from the request to its reply, as captured{where}{service.doubt}{in_order(slowest)}"
     certainty: Certainty = "likely" if service.by_turns or service.is_sealed else "certain"
-    yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
+    yield Claim(
+        "replies-slow",
+        summary,
+        known,
+        seen,
+        [address],
+        severity,
+        certainty,
+        advice=advice,
+        subject=address,
+        spells=[one.spell for one in slowest],
+    )
 
 
 def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
@@ -112,6 +123,7 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             certainty="likely" if sealed else "certain",
             advice=advice,
             subject=address,
+            spells=[one.spell for one in slowest],
         )
 
 

@@ -438,11 +438,11 @@ class Endings:
             return patience_ns
         return max(patience_ns, _LONGER * program.longest_reply_ns)  # it may wait behind others that it answers
 
-    @staticmethod
-    def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:
+    def _waiting_for(self, way: OpenWay, reply: Hop) -> list[Hop]:
         """The requests of a way to which the receiver of a reply should pass it back: it has not answered them."""
-        host = reply.stream.dst_host
-        return [hop for hop in way.hops if not (hop.reply or hop.answered) and hop.stream.dst_host == host]
+        host, program = reply.stream.dst_host, self._programs[reply.dst]
+        unanswered = [hop for hop in way.hops if not (hop.reply or hop.answered)]
+        return [hop for hop in unanswered if hop.stream.dst_host == host or self._programs[hop.dst] is program]
 
     def _why_not_back(self, way: OpenWay, reply: Hop, patience_ns: int) -> Why:
         """Why a broker did not pass a reply on."""

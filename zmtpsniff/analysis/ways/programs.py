@@ -98,7 +98,7 @@ class Programs(dict[str, Program]):
         if length_ns < stream.round_trip_ns:
             stream.round_trip_ns = length_ns
         taken_at = before.dst
-        if stream.dst_host != hop.stream.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
+        if stream.dst_host != hop.stream.src_host and not _differs_by_one_id(before, hop):
             return  # the capture may lack a hop in between
         if stream.is_local and hop.joined == "envelope" and _lacks_leg(before, hop):
             return
@@ -231,6 +231,12 @@ class Programs(dict[str, Program]):
         elif not program.is_parallel:
             hop.busy_until_ns = program.other_ns
         program.sent_ns = hop.time_ns
+
+
+def _differs_by_one_id(before: Hop, hop: Hop) -> bool:
+    """Whether a broker put just one id in front of a message, or took one away; the delimiter is no id."""
+    longer, shorter = (before.frames, hop.frames) if hop.reply else (hop.frames, before.frames)
+    return sum(map(bool, longer[: max(len(longer) - len(shorter), 0)])) == 1
 
 
 def _lacks_leg(before: Hop, hop: Hop) -> bool:
