@@ -91,7 +91,7 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         certainty,
         advice=advice,
         subject=address,
-        spells=[one.spell for one in slowest],
+        spells=_spells(service, slowest),
     )
 
 
@@ -123,8 +123,13 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             certainty="likely" if sealed else "certain",
             advice=advice,
             subject=address,
-            spells=[one.spell for one in slowest],
+            spells=_spells(worker, slowest),
         )
+
+
+def _spells(service: ServiceCount, slowest: Iterable[SlowReply]) -> list[tuple[int, int]]:
+    """When the service had each of these requests. Of sealed ones, the time at other services is left out already."""
+    return [] if service.is_sealed else [one.spell for one in slowest]
 
 
 def in_order(slowest: Sized) -> str:
