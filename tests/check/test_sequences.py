@@ -12,7 +12,7 @@ from tests.program.test_shop import record_program
 from tests.support import counters
 from tests.support.check_program import check, outcomes, without_packets
 from tests.support.namespaces import needs_namespaces
-from tests.support.paths import FIXTURES, program
+from tests.support.paths import FIXTURES
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.numbers import NotAtHandError, number_reader
 from zmtpsniff.check.policy import parse_policy
@@ -86,7 +86,7 @@ def test_nobody_is_accused_of_a_hole_in_the_capture(lost: range, tmp_path: Path)
 @needs_namespaces
 @pytest.mark.parametrize("way", ["whole", "faulty"])
 def test_programs_of_today(way: str, tmp_path: Path) -> None:
-    record_program(tmp_path / "c.pcap", *program(counters), way)
+    record_program(tmp_path / "c.pcap", counters, way)
     failed = {name for name, outcome in outcomes(str(tmp_path / "c.pcap"), RULES).items() if outcome.failed}
     assert failed == (set() if way == "whole" else {"jobs", "prices", "euros"})
 

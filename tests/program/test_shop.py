@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.analysis.findings.diagnoses import alarms, diagnose
-from tests.support import shop
+from tests.support import shop, ticker
 from tests.support.live_program import wait_for
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import PROJECT, program
@@ -20,16 +21,28 @@ pytestmark = [
 ]
 # Sent when all is said: what is captured before it is in the file before it.
 _LAST = "the last datagram"
+_TRIES = 5  # to record programs that the machine lets run all the time
 _SEND = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{}', ('127.0.0.1', 9))"
 
 
 def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
     """Capture the shop, broken or changed in that way."""
-    record_program(path, *program(shop), fault, str(seconds))
+    record_program(path, shop, fault, str(seconds))
 
 
-def record_program(path: Path, *command: str) -> None:
-    """Capture what a program says to itself over loopback, in a network of its own."""
+def record_program(path: Path, module: ModuleType, *arguments: str) -> None:
+    """Capture what a program says to itself over loopback, in a network of its own; it is a module of the tests.
+
+    If the machine let it stand still, it is recorded again: what came late tells of the machine. The last try counts.
+    """
+    for _ in range(_TRIES):
+        if not (said := _record_once(path, [*program(ticker), module.__name__, *arguments])):
+            return
+        print(f"{module.__name__} {' '.join(arguments)}: {said}")
+
+
+def _record_once(path: Path, command: list[str]) -> str:
+    """Capture a program; returns what it says of itself."""
     with separate_namespaces() as (side, _):
         side.ip("link", "set", "lo", "up")
         tcpdump = side.command("tcpdump", "-i", "lo", "-U", "-B", "65536", "-w", str(path))
@@ -37,10 +50,11 @@ def record_program(path: Path, *command: str) -> None:
             assert capture.stderr is not None
             while "listening" not in capture.stderr.readline():
                 pass
-            subprocess.run(side.command(*command), check=True, timeout=60)
+            done = subprocess.run(side.command(*command), stdout=subprocess.PIPE, text=True, check=True, timeout=60)
             subprocess.run(side.command(sys.executable, "-c", _SEND.format(_LAST)), check=True, timeout=60)
             wait_for(lambda: _LAST.encode() in path.read_bytes())
             capture.terminate()
+    return ", ".join(done.stdout.splitlines())
 
 
 def _first_lines(path: Path) -> str:

@@ -9,7 +9,6 @@ from tests.analysis.findings.diagnoses import diagnose
 from tests.program.test_shop import record_program
 from tests.support import unreached_peers, waiting_peers
 from tests.support.namespaces import needs_namespaces
-from tests.support.paths import program
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.render.findings_text import draw
@@ -20,7 +19,7 @@ _FINE = "nothing is wrong that can be seen"
 
 
 def _found(name: str, tmp_path: Path) -> list[Finding]:
-    record_program(tmp_path / "waiting.pcap", *program(waiting_peers), name)
+    record_program(tmp_path / "waiting.pcap", waiting_peers, name)
     return diagnose(tmp_path / "waiting.pcap")
 
 
@@ -75,7 +74,7 @@ def test_a_receiver_that_stops_and_closes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cause", unreached_peers.CAUSES)
 def test_a_service_that_cannot_talk_to_its_database_is_not_accused(cause: str, tmp_path: Path) -> None:
-    record_program(tmp_path / "waiting.pcap", *program(unreached_peers), cause)
+    record_program(tmp_path / "waiting.pcap", unreached_peers, cause)
     found = diagnose(tmp_path / "waiting.pcap", settings=Settings(reply_seconds=1))
     assert {one.code for one in found if one.severity != "note"} == {unreached_peers.CAUSES[cause]}
     [unanswered] = [one for one in found if one.code == "request-unanswered"]

@@ -1,7 +1,7 @@
 """Programs that count their messages: ``python -m tests.support.counters WAY``, where WAY is ``whole`` or ``faulty``.
 
-A PUB counts each topic by itself, for one subscriber to all topics and for one to a single topic; a PUSH counts all its
-jobs, which two workers share. ``faulty`` leaves out three numbers, says one twice, and says two in the wrong order.
+An XPUB counts each topic by itself, for one subscriber to all topics and for one to a single topic. A PUSH counts all
+its jobs, which two workers share. ``faulty`` leaves out three numbers, says one twice, and says two in the wrong order.
 """
 
 import json
@@ -29,7 +29,7 @@ def numbers(way: str) -> list[int]:
 def main(way: str) -> None:
     """Talk over loopback, for half a second."""
     context = zmq.Context[zmq.Socket[bytes]]()
-    prices, jobs = context.socket(zmq.PUB), context.socket(zmq.PUSH)
+    prices, jobs = context.socket(zmq.XPUB), context.socket(zmq.PUSH)
     prices.bind(f"tcp://127.0.0.1:{PRICES}")
     jobs.bind(f"tcp://127.0.0.1:{JOBS}")
     receivers = []
@@ -39,13 +39,20 @@ def main(way: str) -> None:
             receiver.subscribe(topic)
         receiver.connect(f"tcp://127.0.0.1:{port}")
         receivers.append(receiver)
-    time.sleep(0.3)
-    for value in numbers(way):
+    for _ in range(2):
+        prices.recv()  # a subscription
+    counted = numbers(way)
+    for value in counted:
         prices.send_multipart([b"EUR", b"%d" % value, b"1.09"])
         prices.send_multipart([b"GBP", b"%d" % (value + 1000), b"0.87"])
         jobs.send(json.dumps({"job": {"seq": value}, "what": "pack"}).encode())
         time.sleep(0.003)
-    time.sleep(0.3)
+    missing = 4 * len(counted)  # two prices and a job each, and the euros twice
+    while missing:
+        for receiver in receivers:
+            if receiver.poll(10):
+                receiver.recv_multipart()
+                missing -= 1
     context.destroy(linger=0)
 
 

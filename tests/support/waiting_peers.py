@@ -9,14 +9,13 @@ import zmq
 
 PORT = 5571
 _ENDPOINT = f"tcp://127.0.0.1:{PORT}"
-_SETTLE = 0.3
 _context = zmq.Context()
 
 
 def _socket(kind: int, bound: bool = False) -> "zmq.Socket[bytes]":
     socket = _context.socket(kind)
     socket.linger = 0
-    socket.rcvtimeo = 5000
+    socket.rcvtimeo = 60_000
     if bound:
         socket.bind(_ENDPOINT)
     else:
@@ -32,13 +31,15 @@ def _subscriber(topic: bytes) -> "zmq.Socket[bytes]":
 
 def old_news() -> None:
     """A topic is published before somebody subscribes to it, and not again."""
-    publisher = _socket(zmq.PUB, bound=True)
+    publisher = _socket(zmq.XPUB, bound=True)
     _keep = [_subscriber(b"weather.A"), _subscriber(b"weather.B")]
-    time.sleep(_SETTLE)
+    for _ in _keep:
+        publisher.recv()
     for number in range(5):
         publisher.send(b"weather.B 0")
         publisher.send(b"weather.A %d" % number)
-    time.sleep(_SETTLE)
+    for socket in 5 * _keep:
+        socket.recv()
     _keep.append(_subscriber(b"weather.B"))
     for number in range(20):
         time.sleep(0.3)

@@ -1,0 +1,31 @@
+"""A program of the tests that tells when it stood still: ``python -m tests.support.ticker MODULE ARGUMENT...``.
+
+The program is a module of the tests. A thread beside it wakes up again and again. Where it wakes up late, the machine
+let the program wait, or all programs, and replies of that moment came late although no program is slow.
+"""
+
+import os
+import runpy
+import sys
+import threading
+import time
+
+STOOD_STILL = "stood still for"  # what a line on standard output begins with, beside the milliseconds
+_TICK_NS = 10_000_000
+_LATE_NS = 80_000_000  # a reply that takes 100 ms is slow
+
+
+def _tick() -> None:
+    last_ns = time.monotonic_ns()
+    while True:
+        time.sleep(_TICK_NS / 1e9)
+        now_ns = time.monotonic_ns()
+        if (late_ns := now_ns - last_ns - _TICK_NS) > _LATE_NS:
+            os.write(1, f"{STOOD_STILL} {late_ns // 1_000_000} ms\n".encode())  # the program may end at any time
+        last_ns = now_ns
+
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    threading.Thread(target=_tick, daemon=True).start()
+    runpy.run_module(sys.argv[0], None, "__main__", True)
