@@ -1,11 +1,13 @@
 """Connections that a capture has before and after NAT are followed once."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from dissectors.events import Capture, Connection, Message, Problem
 from tests.support.paths import FIXTURES
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.translation import TranslationLog
@@ -29,6 +31,26 @@ def test_each_connection_and_each_refusal_is_told_once() -> None:
     assert isinstance(events[-1], Capture)
 
 
+def test_kubernetes_draws_the_port_at_random(tmp_path: Path) -> None:
+    packets = load(NAT)
+    begin = 20  # of IP, behind the header of Linux for all interfaces
+    masked = bytes((10, 2, 0, 1))
+    moved = []
+    for time_ns, link, octets, length, comment in packets:
+        packet = bytearray(octets)
+        for host, port in ((begin + 12, begin + 20), (begin + 16, begin + 22)):
+            if packet[host : host + 4] == masked:
+                packet[port + 1] ^= 0x55
+        moved.append((time_ns, link, bytes(packet), length, comment))
+    events = [
+        event
+        for batch in open_files([save_pcapng(tmp_path / "moved.pcapng", moved)], Settings()).batches()
+        for event in batch
+    ]
+    servers = Counter(event.server.address for event in events if isinstance(event, Connection))
+    assert servers == {"10.1.0.1:5555": 7, "10.1.0.1:5556": 1}
+
+
 def _key(client: str, port: int, server: str) -> bytes:
     return bytes(map(int, f"{client}.{server}".split("."))) + port.to_bytes(2, "big") + b"\x15\xb3"
 
@@ -38,7 +60,9 @@ def _key(client: str, port: int, server: str) -> bytes:
     [
         (40000, NUMBER, 20_000, True),
         (40000, NUMBER, 0, True),  # clocks of microseconds
-        (40001, NUMBER, 20_000, False),  # NAT keeps the port where it can
+        (40001, NUMBER, 20_000, True),  # Kubernetes has it drawn at random
+        (40001, 7_000_000, 20_000, False),  # somebody made such a number up
+        (40000, 7_000_000, 20_000, True),
         (40000, NUMBER + 1, 20_000, False),
         (40000, NUMBER, SECOND, False),  # nothing takes a SYN so long to pass on
         (40000, 1000, 20_000, False),  # a program that makes up captures gives all connections such a number
@@ -47,7 +71,7 @@ def _key(client: str, port: int, server: str) -> bytes:
 def test_a_connection_is_known_by_its_number(port: int, number: int, after_ns: int, is_same: bool) -> None:
     log = TranslationLog()
     first, other = _key("10.1.0.2", 40000, "10.1.0.1"), _key("10.2.0.1", port, "10.2.0.2")
-    assert not log.begin(first, NUMBER if number > 1000 else number, 0)
+    assert not log.begin(first, NUMBER if number == NUMBER + 1 else number, 0)
     assert log.begin(other, number, after_ns) is is_same
     assert not log.before(first, NUMBER)
     assert log.before(other, number) == [first] * is_same

@@ -8,8 +8,9 @@ connections that begin with the same two numbers at nearly the same time are one
 router, or of a host with containers, has each packet before and after its addresses are translated. The connection
 whose SYN was captured first has the addresses that the client used, and is the only one that is followed.
 
-A program that makes up a capture may give all connections the same small numbers, which prove nothing. So the client's
-port must be the same, too, which NAT keeps where it can.
+A program that makes up a capture may give all connections the same small numbers, which prove nothing. Round ones prove
+nothing either, unless the client's port is the same, too. NAT keeps it where it can, but Kubernetes has another one
+drawn at random.
 """
 
 from collections import OrderedDict
@@ -31,8 +32,8 @@ class TranslationLog:
 
     def __init__(self) -> None:
         """Start without any."""
-        # By the client's number and port: when each connection began, by its client's key.
-        self._begun: OrderedDict[tuple[int, bytes], dict[bytes, int]] = OrderedDict()
+        # By the client's number: when each connection began, by its client's key.
+        self._begun: OrderedDict[int, dict[bytes, int]] = OrderedDict()
         self._count = 0
         self._example: tuple[str, str] | None = None  # an address of a connection, and what it was translated to
 
@@ -40,28 +41,30 @@ class TranslationLog:
         """A client sends a SYN; returns whether another connection has begun so."""
         if isn < _LEAST_NUMBER:
             return False
-        number_and_port = isn, key[-4:-2]
-        begun = self._begun.get(number_and_port)
+        begun = self._begun.get(isn)
         if begun is None:
             if len(self._begun) >= _MOST:
                 self._begun.popitem(last=False)
-            self._begun[number_and_port] = {key: time_ns}
+            self._begun[isn] = {key: time_ns}
             return False
         if len(begun) < _TRANSLATIONS:
             begun.setdefault(key, time_ns)
-        return any(self._others(begun, key))
+        return any(self._others(begun, key, isn))
 
     def before(self, key: bytes, isn: int) -> list[bytes]:
         """The clients' keys of connections that began with the same number, shortly before the one with this key."""
-        begun = self._begun.get((isn, key[-4:-2]), {})
+        begun = self._begun.get(isn, {})
         earlier = set(takewhile(lambda other: other != key, begun))  # in the order of the capture: times may be equal
-        return [other for other in self._others(begun, key) if other in earlier]
+        return [other for other in self._others(begun, key, isn) if other in earlier]
 
     @staticmethod
-    def _others(begun: dict[bytes, int], key: bytes) -> Iterator[bytes]:
+    def _others(begun: dict[bytes, int], key: bytes, isn: int) -> Iterator[bytes]:
         time_ns = begun.get(key)
-        if time_ns is not None:
-            yield from (other for other, at in begun.items() if other != key and abs(at - time_ns) <= _WITHIN_NS)
+        if time_ns is None:
+            return
+        for other, at in begun.items():
+            if other != key and abs(at - time_ns) <= _WITHIN_NS and (_have_one_port(key, other) or not _is_round(isn)):
+                yield other
 
     def is_translated(self, flow: Flow, find: Callable[[bytes], FlowDirection | None]) -> bool:
         """Whether a connection was captured before NAT translated its addresses, too; then it counts as another one.
@@ -72,7 +75,9 @@ class TranslationLog:
             return False
         isn, answered = flow.initial_numbers
         for first in map(find, self.before(flow.client.key, isn)):
-            if first is not None and first.other.isn == answered and first.flow is not flow:
+            if first is None or first.other.isn != answered or first.flow is flow:
+                continue
+            if _have_one_port(first.key, flow.client.key) or not _is_round(answered):
                 self._count += 1
                 (client, server), (theirs, at) = (addresses(one.client.key) for one in (first.flow, flow))
                 one, other = (server, at) if server != at else (client, theirs)
@@ -91,3 +96,13 @@ class TranslationLog:
         one, other = self._example
         detail = f"{were(self._count, 'connection')} captured before and after NAT: {one} is {other}"
         return [("addresses-translated", detail)]
+
+
+def _have_one_port(key: bytes, other: bytes) -> bool:
+    """Whether the clients of two connections have the same port."""
+    return key[-4:-2] == other[-4:-2]
+
+
+def _is_round(number: int) -> bool:
+    """Whether somebody may have made a number up."""
+    return number < _LEAST_NUMBER or number % 1000 == 0 or number & 0xFFFF in (0, 1, 0xFFFF)
