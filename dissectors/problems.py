@@ -124,7 +124,8 @@ PROBLEMS: dict[str, Kind] = {
     "addresses-translated": _note(
         "The capture has connections before and after NAT changed their addresses, so that each packet is in it twice. "
         "`detail` says how many, and names one address and what it became.",
-        "Nothing: zmtpsniff follows such a connection once, with the addresses that the client used.",
+        "Nothing: zmtpsniff follows such a connection once, with the addresses that the client used. In files of "
+        "several hosts, each end has the address that its own host shows.",
         about="capture",
     ),
     "networks-overlap": _note(

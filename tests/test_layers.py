@@ -129,6 +129,8 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.engine",
         "zmtpsniff.errors",
+        "zmtpsniff.net.skew",  # of several files
+        "zmtpsniff.net.views",
         "zmtpsniff.render.arrow",
         "zmtpsniff.filters",
         "dissectors",

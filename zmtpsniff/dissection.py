@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.ways.way_records import Way
     from zmtpsniff.capture.engines.engine import EngineName
+    from zmtpsniff.net.views import Translations
 
 CaptureFile = str | PathLike[str] | IO[bytes]
 """The name of a capture file, or an object from which octets can be read; ``"-"`` is standard input."""
@@ -273,6 +274,8 @@ class Dissection:
     def _begin(self, source: ClosableSource, collaborators: Collaborators) -> "_Run":
         packets: Source = source if self._through is None else self._through(source)
         try:
+            if collaborators.translations is None and isinstance(source, Captures) and (files := source.again()):
+                collaborators = collaborators._replace(translations=_translations(files))
             return _Run(source, Sniffer(packets, self._settings, collaborators))
         except Exception:
             source.close()
@@ -392,6 +395,17 @@ def open_files(
     return Dissection(
         reader.open(), settings, collaborators, again=reader.open, through=through, where=where, name=name
     )
+
+
+def _translations(files: Sequence[Captures]) -> "Translations":
+    """The connections that files have with different addresses; closes the files."""
+    from zmtpsniff.net.skew import translations_of
+
+    try:
+        return translations_of([file.batches() for file in files])
+    finally:
+        for file in files:
+            file.close()
 
 
 class _Run(NamedTuple):

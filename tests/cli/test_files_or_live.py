@@ -2,11 +2,13 @@
 
 import json
 import socket
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.nat_hosts import hosts_of, translated_files
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.world.tap import load, save
@@ -79,3 +81,49 @@ def test_a_network_that_loses_packets_is_found_by_any_clocks(ahead_ns: int, tmp_
     found = [json.loads(line) for line in run("diagnose", "-T", "json", *files).stdout.splitlines()]
     (told,) = [one["summary"] for one in found if one.get("severity") == "warning"]
     assert told.startswith("the network loses packets on the way to 10.7.0.4:5551: 6 of 298 messages")
+
+
+def ahead(by_ns: int, after_ns: int = 0) -> Callable[[int], int]:
+    """A clock that is ahead by so much, and gains 50 us a second after that time."""
+    return lambda time_ns: time_ns + by_ns + (time_ns - after_ns) // 20_000
+
+
+def translated(capture: Path, folder: Path) -> list[Path]:
+    """The files of all hosts, with NAT between them and clocks that differ by seconds."""
+    begin_ns = load(capture)[0][0]
+    return translated_files(
+        capture,
+        {host: ahead((place % 3 - 1) * 2 * SECONDS, begin_ns) for place, host in enumerate(hosts_of(capture))},
+        folder,
+    )
+
+
+def messages(*captures: Path) -> Counter[tuple[str, str, str]]:
+    """How often each message is told, by its ends."""
+    records = map(json.loads, run("read", "-T", "json", "--max-bytes", 0, *captures).stdout.splitlines())
+    return Counter((one["src"], one["dst"], json.dumps(one["frames"])) for one in records if one["type"] == "message")
+
+
+def warnings(*captures: Path) -> list[tuple[str, list[str]]]:
+    found = map(json.loads, run("diagnose", "-T", "json", *captures).stdout.splitlines())
+    return sorted((one["code"], one["endpoints"]) for one in found if one.get("severity") in ("warning", "error"))
+
+
+@pytest.mark.parametrize("part", [0, 0.3])  # of the packets, before all files begin
+def test_nat_between_hosts_changes_nothing(part: float, tmp_path: Path) -> None:
+    """Each connection has the addresses that its programs have, and each message is told once."""
+    plain = tmp_path / "plain.pcap"
+    packets = load(BROKERS)
+    save(plain, packets[int(part * len(packets)) :])
+    files = translated(plain, tmp_path)
+    assert messages(*files) == messages(plain)
+    (without := tmp_path / "without").mkdir()
+    others = of_hosts(plain, dict.fromkeys(hosts_of(plain), 0), without)
+    assert legs(run("trace", "-T", "json", *files).stdout) == legs(run("trace", "-T", "json", *others).stdout)
+    assert warnings(*files) == warnings(plain)
+
+
+def test_attempts_that_nat_translates_are_told_once(tmp_path: Path) -> None:
+    capture = FIXTURES / "brokers" / "lossy_line.pcap.gz"
+    files = translated(capture, tmp_path)
+    assert warnings(*files) == warnings(capture)

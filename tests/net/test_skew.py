@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.net.skew import clock_differences
+from zmtpsniff.net.skew import compare
 
 MS = 1_000_000
 SECONDS = 1_000_000_000
@@ -15,7 +15,7 @@ SECONDS = 1_000_000_000
 
 def differences(*files: list[Packet]) -> list[tuple[int, int]]:
     """The file with which each is compared, and by how much its clock is ahead."""
-    found = clock_differences([iter([Block.of(file)]) for file in files])
+    found = compare([iter([Block.of(file)]) for file in files]).clocks
     assert not any(one.drift for one in found)
     return [(one.other, one.ahead_ns) for one in found]
 
@@ -79,6 +79,6 @@ def test_a_clock_that_is_too_fast_or_too_slow(ppm: int) -> None:
     start_ns = REQUESTS[0][0]
     one = [(start_ns + place * SECONDS, *packet[1:]) for place, packet in enumerate(REQUESTS)]
     other = [(packet[0] + (packet[0] - start_ns) * ppm // 1_000_000, *packet[1:]) for packet in one]
-    _, found = clock_differences([iter([Block.of(file)]) for file in (one, seen_elsewhere(other, SECONDS, MS))])
+    _, found = compare([iter([Block.of(file)]) for file in (one, seen_elsewhere(other, SECONDS, MS))]).clocks
     assert round(found.drift * 1e6) == ppm
     assert max(abs(found.right(far[0] + SECONDS) - near[0]) for far, near in zip(other, one, strict=True)) < MS

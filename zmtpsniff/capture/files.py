@@ -51,6 +51,7 @@ class Captures(SourceState):
         self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[Block]] = []
         self._clocks: Sequence[Clock | None] = ()  # of the files
+        self._names: list[str] = []
 
     def set_clocks(self, clocks: Sequence[Clock | None]) -> None:
         """Put the times of each file's packets right by its clock; None: they are."""
@@ -63,6 +64,7 @@ class Captures(SourceState):
             self._captures.append(open_stream(title, read_chunks(name, chunk_size), self))
             return
         title = "standard input" if name == "-" else name
+        self._names.append(name)
         try:
             file = FileIO(0, closefd=False) if name == "-" else _open(name)
         except OSError as error:
@@ -88,6 +90,19 @@ class Captures(SourceState):
             yield from files[0] if len(files) == 1 else merged(files, self.interruptions)
         finally:
             self.close()
+
+    def again(self) -> "list[Captures]":
+        """Each file once more, from its beginning; empty if one of them cannot be read twice, or there are no two.
+
+        Raises CaptureError.
+        """
+        if (
+            len(self._captures) < 2
+            or len(self._names) < len(self._captures)
+            or not all(map(os.path.isfile, self._names))
+        ):
+            return []
+        return [open_captures([name], self._window) for name in self._names]
 
     def position(self) -> tuple[int, int] | None:
         """Octets read so far and octets in all, of the files as they are stored.

@@ -24,6 +24,7 @@ from zmtpsniff.engine.settings import Settings
 if TYPE_CHECKING:
     from zmtpsniff.dissection import ClosableSource, Dissection
     from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.net.skew import FileComparison
 
 _TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
 _TOLD_DRIFT_NS = 10_000  # in a second
@@ -103,7 +104,9 @@ def dissecting(
         captures, dissection = window.select(settings.captures, dissection)
         packets = open_packets(captures, plan, dissection.window) if source is None else source
         if with_one_clock and isinstance(packets, Captures):
-            _set_clocks(packets, captures)
+            comparison = _set_clocks(packets, captures)
+            if comparison is not None and dissection.window is None:
+                collaborators["translations"] = comparison.translations
         yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
         return
     window.fail_if_live()
@@ -133,20 +136,21 @@ def dissecting(
         )
 
 
-def _set_clocks(source: Captures, names: Sequence[str]) -> None:
-    """Give the files of several hosts one clock, and say which differ."""
+def _set_clocks(source: Captures, names: Sequence[str]) -> "FileComparison | None":
+    """Give the files of several hosts one clock, and say which differ. Returns how they compare, if there are some."""
     if len(names) == 1 or not all(map(os.path.isfile, names)):
-        return
+        return None
     from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.net.skew import clock_differences
+    from zmtpsniff.net.skew import compare
     from zmtpsniff.words.durations import brief
 
     files = [open_captures([name]) for name in names]
     try:
-        differences = clock_differences([file.batches() for file in files])
+        comparison = compare([file.batches() for file in files])
     finally:
         for file in files:
             file.close()
+    differences = comparison.clocks
     for name, one in zip(names, differences, strict=True):
         drift_ns = round(one.drift * 1e9)  # in a second
         if abs(one.ahead_ns) >= _TOLD_NS or abs(drift_ns) >= _TOLD_DRIFT_NS:
@@ -157,3 +161,4 @@ def _set_clocks(source: Captures, names: Sequence[str]) -> None:
                 words += f" and {'gains' if drift_ns > 0 else 'loses'} {brief(abs(drift_ns))} a second"
             tell(f"{name}: its clock is {words}; its times are put right")
     source.set_clocks([one.right if one.ahead_ns or one.drift else None for one in differences])
+    return comparison

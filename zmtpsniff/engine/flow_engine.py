@@ -80,7 +80,7 @@ class FlowEngine:
         self._untold: list[Segment] = []  # segments whose acknowledgments are still to be told
         self.listens = not (acknowledge is None and witness is None)
         """Whether somebody asks for attempts to connect, or for acknowledgments."""
-        self._takes_whole = tls is None and not settings.decode_as and settings.sample == 1
+        self._may_take_whole = tls is None and not settings.decode_as and settings.sample == 1
         self._doubts = Doubts()
         self.flows = FlowTable(
             self._connect,
@@ -163,7 +163,11 @@ class FlowEngine:
     @property
     def takes_whole(self) -> bool:
         """Whether connections may come whole: no part asks for more of them than their octets."""
-        return self._takes_whole and self._wanted is None
+        return self._may_take_whole and self._wanted is None
+
+    @takes_whole.setter
+    def takes_whole(self, may: bool) -> None:
+        self._may_take_whole = may
 
     def take_step(self, step: Step) -> None:
         """Take a step of a connection that comes whole."""

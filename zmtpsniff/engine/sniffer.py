@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls
+    from zmtpsniff.net.translator import Translator
+    from zmtpsniff.net.views import Translations
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
@@ -61,6 +63,8 @@ class Collaborators(NamedTuple):
     """Saves some of the packets, by their segments and datagrams."""
     monotonic: Callable[[], int] | None = None
     """Likewise a clock that nobody sets, which shows when the other one is set forward."""
+    translations: "Translations | None" = None
+    """Say which connections the files of a source have with several addresses."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
@@ -103,6 +107,9 @@ class Sniffer:
         self._headers = HeaderDecoder(networks=Networks(self._engine.flows.register.number_of))
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.register.may_speak
+        self._translator = _make_translator(collaborators)
+        if self._translator is not None:
+            self._engine.takes_whole = False  # the core sees the addresses that packets have
         self._keeps_batches = settings.batches
         self._settled = None
         if core is not None and self._selector is None:
@@ -157,7 +164,8 @@ class Sniffer:
         self._report_faults()
         for code, detail in self._headers.skipped():
             self._report(code, detail)
-        for one in self._engine.problems():
+        translated = [] if self._translator is None else self._translator.problems()
+        for one in (*self._engine.problems(), *translated):
             self._report(*one)
         flows = self._engine.flows.register.count
         if not flows and (others := self._headers.other_packets()):
@@ -292,6 +300,8 @@ class Sniffer:
     def _dissect(self, block: Block) -> None:
         first, size = self._packets + 1, len(block)
         segments = self._headers.segments_of(block, range(first, first + size))
+        if self._translator is not None:
+            segments = self._translator.translated(segments)
         self._packets += size
         steps = () if self._settled is None else self._settled.steps(first + size)
         datagrams = self._engine.take(segments, self._headers.datagrams, False, steps)
@@ -356,6 +366,15 @@ class Sniffer:
             ended = self._sealed & {event.flow for event in events if type(event) is Connection}
             self._sealed -= ended
             self._sealed_ended += len(ended)
+
+
+def _make_translator(collaborators: Collaborators) -> "Translator | None":
+    translations = collaborators.translations
+    if translations is None or not translations.aliases:
+        return None
+    from zmtpsniff.net.translator import Translator
+
+    return Translator(translations)
 
 
 def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:

@@ -57,6 +57,20 @@ def reverse(key: bytes) -> bytes:
     return zone + layout.pack(destination, source, destination_port, source_port)
 
 
+def end_of(key: bytes) -> bytes:
+    """The address and the port of the destination of a key without labels."""
+    half = (len(key) - 4) // 2
+    return key[half:-4] + key[-2:]
+
+
+def composed(source: bytes, destination: bytes) -> bytes | None:
+    """The key with the source of one key and the destination of another; None if these are of different kinds."""
+    if len(source) != len(destination):
+        return None
+    half = (len(source) - 4) // 2
+    return source[:half] + destination[half:-4] + source[-4:-2] + destination[-2:]
+
+
 def is_own(key: bytes) -> bool:
     """Whether a socket has connected to itself, so that nothing tells its two directions apart."""
     return key[-4:-2] == key[-2:] and key == reverse(key)

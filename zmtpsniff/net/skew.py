@@ -7,6 +7,7 @@ Two hosts record the same segment. The clock of the second one is ahead by *s*, 
 what goes from the first to the second seems to take ``w + s``, and what comes back ``w - s``. Half of the difference is
 *s*, if the ways there and back are about the same. The median of many segments leaves out those that had to wait.
 Segments without octets count, too: a side that only receives sends no others.
+NAT may have changed their addresses on the way (:mod:`~zmtpsniff.net.views`).
 
 Files that have no connection in common with the first one are compared with others that do; the differences add up.
 
@@ -17,7 +18,7 @@ Files that one host recorded one after the other have one clock. In these, all s
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from statistics import median
 from typing import NamedTuple
@@ -27,8 +28,10 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
+from zmtpsniff.net.views import Translations, ViewCollection
 
 _SEGMENTS = 100_000  # of one file
+_MOST_SEGMENTS = 500_000  # of all files
 _LEAST = 4  # segments in each direction
 _HARDLY_NS = 100_000
 _MOST_DRIFT = 0.001  # no clock is worse
@@ -52,25 +55,71 @@ class ClockDifference(NamedTuple):
         return time_ns - self.ahead_ns - round(self.drift * (time_ns - self.since_ns))
 
 
-def clock_differences(files: Sequence[Iterator[Block]]) -> list[ClockDifference]:
+class FileComparison(NamedTuple):
+    """How capture files of the same time differ."""
+
+    clocks: list[ClockDifference]
     """By how much the clock of each file is ahead of that of the first file to which it can be compared.
 
     The two share a connection in both directions, or each of them does with others that do.
     """
+    translations: Translations
+    """Which connections they have with different addresses."""
+
+
+def compare(files: Sequence[Iterator[Block]]) -> FileComparison:
+    """Compare the beginnings of capture files, whose packets these are."""
+    views, seen = ViewCollection(), [_Sightings() for _ in files]
+    since_ns = None
+    for place, segments in _beginnings(files):
+        if since_ns is None and segments:
+            since_ns = segments[0][0]
+        views.take(segments, place)
+        sightings = seen[place]
+        for time_ns, _, key, seq, ack, _, payload, _ in segments:
+            sightings.setdefault((key, seq, ack, len(payload)), time_ns)
+    translations = views.translations()
+    if translations.aliases:
+        seen = [_translated(one, translations) for one in seen]
+    return FileComparison(_differences(seen, since_ns or 0), translations)
+
+
+def translations_of(files: Sequence[Iterator[Block]]) -> Translations:
+    """Which connections the beginnings of capture files have with different addresses."""
+    views = ViewCollection()
+    for place, segments in _beginnings(files):
+        views.take(segments, place)
+    return views.translations()
+
+
+def _beginnings(files: Sequence[Iterator[Block]]) -> Iterator[tuple[int, list[Segment]]]:
+    """The first segments of all files, with the place of each file; those of no file if one host recorded them all."""
     segments = [_segments(file) for file in files]
     beginnings = [next(blocks, []) for blocks in segments]
     hosts = {_hosts(block) for block in beginnings}
     if len(hosts) == 1 and len(min(hosts)) == 1:
-        return [ClockDifference(0, 0, 0, 0)] * len(files)
-    seen = [_sightings(chain([block], blocks)) for block, blocks in zip(beginnings, segments, strict=True)]
-    since_ns = next((block[0][0] for block in beginnings if block), 0)
+        return
+    most = min(_SEGMENTS, _MOST_SEGMENTS // len(files))
+    for place, (first, blocks) in enumerate(zip(beginnings, segments, strict=True)):
+        count = 0
+        for block in chain([first], blocks):
+            yield place, block
+            count += len(block)
+            if count >= most:
+                break
+
+
+def _differences(seen: Sequence[_Sightings], since_ns: int) -> list[ClockDifference]:
+    """By how much the clocks of files differ that have these segments."""
+    if not any(seen):
+        return [ClockDifference(0, 0, 0, 0)] * len(seen)
     differences: defaultdict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
-    for one, other in combinations(range(len(files)), 2):
+    for one, other in combinations(range(len(seen)), 2):
         if (difference := _difference(seen[one], seen[other], since_ns)) is not None:
             ahead_ns, drift = difference
             differences[one][other], differences[other][one] = difference, (-ahead_ns, -drift)
     found: dict[int, ClockDifference] = {}
-    for first in range(len(files)):
+    for first in range(len(seen)):
         found.setdefault(first, ClockDifference(first, 0, 0, since_ns))
         for near in (known := [first]):  # which grows
             for far, (ahead_ns, drift) in differences[near].items():
@@ -78,7 +127,7 @@ def clock_differences(files: Sequence[Iterator[Block]]) -> list[ClockDifference]
                     base = found[near]
                     found[far] = base._replace(ahead_ns=base.ahead_ns + ahead_ns, drift=base.drift + drift)
                     known.append(far)
-    return [found[place] for place in range(len(files))]
+    return [found[place] for place in range(len(seen))]
 
 
 def _segments(file: Iterator[Block]) -> Iterator[list[Segment]]:
@@ -92,14 +141,14 @@ def _hosts(segments: Sequence[Segment]) -> frozenset[str]:
     return frozenset(set.intersection(*ends)) if ends else frozenset()
 
 
-def _sightings(blocks: Iterable[Sequence[Segment]]) -> _Sightings:
-    seen: _Sightings = {}
-    for block in blocks:
-        for time_ns, _, key, seq, ack, _, payload, _ in block:
-            seen.setdefault((key, seq, ack, len(payload)), time_ns)
-        if len(seen) >= _SEGMENTS:
-            break
-    return seen
+def _translated(seen: _Sightings, translations: Translations) -> _Sightings:
+    """The same segments, with the addresses that their connections have everywhere."""
+    aliases = translations.aliases
+    found: _Sightings = {}
+    for (key, *numbers), time_ns in seen.items():
+        same = {alias.key for alias in aliases.get(key, ())}
+        found.setdefault((same.pop() if len(same) == 1 else key, *numbers), time_ns)  # type: ignore[arg-type]
+    return found
 
 
 def _difference(one: _Sightings, other: _Sightings, since_ns: int) -> tuple[int, float] | None:
