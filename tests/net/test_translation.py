@@ -77,6 +77,14 @@ def test_a_connection_is_known_by_its_number(port: int, number: int, after_ns: i
     assert log.before(other, number) == [first] * is_same
 
 
+def test_connections_of_one_client_are_others() -> None:
+    """Somebody made up a capture, with one number for all."""
+    log = TranslationLog()
+    assert not log.begin(_key("10.1.0.2", 40000, "10.1.0.1"), NUMBER, 0)
+    assert not log.begin(_key("10.1.0.2", 40001, "10.1.0.1"), NUMBER, 0)
+    assert not log.begin(_key("10.1.0.2", 40002, "10.2.0.1"), NUMBER, 0)
+
+
 def test_forged_beginnings_with_one_number_are_few() -> None:
     log = TranslationLog()
     keys = [_key(f"10.1.{place >> 8}.{place & 255}", 40000, "10.1.0.1") for place in range(1000)]

@@ -67,6 +67,13 @@ def test_a_connection_that_begins_later_is_one() -> None:
     assert keys(one.translated(segments(far, isn=OTHER))) == {near, reverse(near)}
 
 
+def test_connections_of_one_client_are_others() -> None:
+    one = translator()
+    first, second = (key(f"10.0.0.7:4100{port}", "10.96.0.1:5555") for port in (0, 1))
+    one.translated(segments(first, isn=OTHER))
+    assert keys(one.translated(segments(second, isn=OTHER))) == {second, reverse(second)}
+
+
 def test_a_connection_to_another_server_is_another_one() -> None:
     one = translator()
     near, far = key("10.0.0.1:41000", "10.96.0.1:5555"), key("10.99.0.1:21000", "10.0.0.3:6000")

@@ -88,6 +88,11 @@ def test_other_connections_stay_others(other: list[Segment]) -> None:
     assert not translations(segments(BEFORE), other).aliases
 
 
+def test_connections_between_the_same_hosts_are_others() -> None:
+    """Somebody made up a capture, with one number for all."""
+    assert not translations(segments(BEFORE), segments(key("10.0.0.1:40001", "10.96.0.1:5556"))).aliases
+
+
 def test_small_numbers_prove_nothing() -> None:
     assert not translations(segments(BEFORE, isn=1000, answered=1), segments(BEHIND, isn=1000, answered=1)).aliases
 

@@ -63,6 +63,11 @@ def end_of(key: bytes) -> bytes:
     return key[half:-4] + key[-2:]
 
 
+def host_of_end(key: bytes) -> bytes:
+    """The address of the destination of a key without labels, without its port."""
+    return end_of(key)[:-2]
+
+
 def composed(source: bytes, destination: bytes) -> bytes | None:
     """The key with the source of one key and the destination of another; None if these are of different kinds."""
     if len(source) != len(destination):

@@ -9,15 +9,15 @@ router, or of a host with containers, has each packet before and after its addre
 whose SYN was captured first has the addresses that the client used, and is the only one that is followed.
 
 A program that makes up a capture may give all connections the same small numbers, which prove nothing. Round ones prove
-nothing either, unless the client's port is the same, too. NAT keeps it where it can, but Kubernetes has another one
-drawn at random.
+nothing either, and neither do those of one client, unless the client's port is the same, too. NAT keeps it where it
+can, but Kubernetes has another one drawn at random, for another address of the client.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.addresses import addresses, host_of_end, reverse, split_zone
 from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.words.counts import were
 
@@ -63,7 +63,11 @@ class TranslationLog:
         if time_ns is None:
             return
         for other, at in begun.items():
-            if other != key and abs(at - time_ns) <= _WITHIN_NS and (_have_one_port(key, other) or not _is_round(isn)):
+            if (
+                other != key
+                and abs(at - time_ns) <= _WITHIN_NS
+                and (_have_one_port(key, other) or not (_is_round(isn) or _have_one_client(key, other)))
+            ):
                 yield other
 
     def is_translated(self, flow: Flow, find: Callable[[bytes], FlowDirection | None]) -> bool:
@@ -101,6 +105,12 @@ class TranslationLog:
 def _have_one_port(key: bytes, other: bytes) -> bool:
     """Whether the clients of two connections have the same port."""
     return key[-4:-2] == other[-4:-2]
+
+
+def _have_one_client(key: bytes, other: bytes) -> bool:
+    """Whether the clients of two connections have the same address."""
+    one, same = (host_of_end(reverse(split_zone(client)[1])) for client in (key, other))
+    return one == same
 
 
 def _is_round(number: int) -> bool:

@@ -6,7 +6,7 @@ from zmtpsniff.net.addresses import Address, addresses, end_of, reverse
 from zmtpsniff.net.notices import CaptureProblem
 from zmtpsniff.net.reassembly import distance
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
-from zmtpsniff.net.views import LEAST_NUMBER, Translations
+from zmtpsniff.net.views import LEAST_NUMBER, Translations, are_of_other_hosts
 from zmtpsniff.words.counts import were
 
 _NEAR = 1 << 28  # octets that a segment may be ahead of the last one of its connection, or behind
@@ -84,7 +84,7 @@ class Translator:
                 self._begun[isn] = one.key
                 return one.key
         first = self._begun.get(isn, key) if isn >= LEAST_NUMBER else key
-        if first == key or not self._is_same(end_of(key), end_of(first)):
+        if not (are_of_other_hosts(key, first) and self._is_same(end_of(key), end_of(first))):
             first = key
             self._begun[isn] = key
         if len(self._begun) > _MOST_SYNS:

@@ -21,7 +21,7 @@ from itertools import combinations, permutations
 from statistics import median
 from typing import NamedTuple
 
-from zmtpsniff.net.addresses import composed, end_of, reverse
+from zmtpsniff.net.addresses import composed, end_of, host_of_end, reverse
 from zmtpsniff.net.segment import ACK, SYN, Segment
 
 LEAST_NUMBER = 1 << 16
@@ -29,7 +29,7 @@ _LEAST = 2  # pairs of numbers in each direction
 _PLAIN = 256  # numbers of a direction from which on a sample is kept
 _SAMPLE = 0x0F00  # bits of a mixed number that are 0 in the sample
 _MIX = 0x9E3779B1  # makes all bits of a number count (Knuth)
-_OCTETS = 8  # of each segment that are compared
+_OCTETS = 32  # of each segment that are compared
 _MOST_VIEWS = 8  # of one pair of numbers; more share it because somebody made them up
 _LEAST_ATTEMPTS = 3  # to connect, each with another number
 _CERTAIN_NS = 1000  # a way that takes less says nothing of which view is first
@@ -134,7 +134,7 @@ class ViewCollection:
                 continue
             for (one, side), (other, their_side) in combinations(places, 2):
                 view, another = self._views[one], self._views[other]
-                if view.keys[side] == another.keys[their_side]:
+                if not are_of_other_hosts(view.keys[side], another.keys[their_side]):
                     continue
                 octets, theirs = view.numbers[side][pair][1], another.numbers[their_side][pair][1]
                 least = min(len(octets), len(theirs))
@@ -209,13 +209,19 @@ class ViewCollection:
         for isn, (first, *others) in several.items():
             same = [
                 key for key in others
-                if (pair := (end_of(first), end_of(key))) in table.ends or counts[pair] >= _LEAST_ATTEMPTS
+                if are_of_other_hosts(first, key)
+                and ((pair := (end_of(first), end_of(key))) in table.ends or counts[pair] >= _LEAST_ATTEMPTS)
             ]  # fmt: skip
             if same:
                 chosen = table.own(first, same[0])
                 for key in (first, *same):
                     table.add(key, chosen, (isn, None, isn), (None, (isn + 1) % (1 << 32), isn))
                 table.add_ends([first, *same])
+
+
+def are_of_other_hosts(key: bytes, other: bytes) -> bool:
+    """Whether two directions differ in a host: NAT changes that of the sender, or that of the receiver, or both."""
+    return any(host_of_end(one) != host_of_end(same) for one, same in ((key, other), (reverse(key), reverse(other))))
 
 
 class _TranslationTable:
@@ -230,7 +236,7 @@ class _TranslationTable:
         """The direction ``key`` is that of ``chosen`` everywhere. Behind that come the facts of both directions."""
         self.aliases[key].append(AddressAlias(chosen, *there))
         self.aliases[reverse(key)].append(AddressAlias(reverse(chosen), *back))
-        self._own |= {_host_of(chosen), _host_of(reverse(chosen))}
+        self._own |= {host_of_end(chosen), host_of_end(reverse(chosen))}
 
     def add_ends(self, keys: Sequence[bytes]) -> None:
         """These keys are of one direction."""
@@ -243,9 +249,4 @@ class _TranslationTable:
         return next((key for key in keys if key is not None and self._has(key)), one)
 
     def _has(self, key: bytes) -> bool:
-        return _host_of(key) in self._own and _host_of(reverse(key)) in self._own
-
-
-def _host_of(key: bytes) -> bytes:
-    """The address of the destination of a key, without its port."""
-    return end_of(key)[:-2]
+        return host_of_end(key) in self._own and host_of_end(reverse(key)) in self._own
