@@ -5,7 +5,7 @@ The captures are of real systems, every program on a host of its own, with one f
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tests.support.mirror_port import through_queues
 from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from tests.support.two_networks import save_with_two_addresses, without_network
+from tests.support.two_networks import save_behind_nat, save_with_two_addresses, without_network
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
@@ -125,6 +125,20 @@ def test_the_place_of_the_fault_is_named_though_programs_have_several_addresses(
     found = {(one.code, without_network(one.endpoints[0])) for one in diagnose(path) if one.severity != "note"}
     is_told = name in FAULTS and (name, each) not in _HIDDEN_BY_NETWORKS
     assert found == ({(FAULTS[name][0], without_network(FAULTS[name][1]))} if is_told else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [("database_mistyped", save_with_two_addresses), ("worker_slow_at_times", save_behind_nat)],
+)
+def test_joined_late_addresses_that_do_not_tell_programs_apart_accuse_nobody_else(
+    name: str, save: Callable[[Iterable[Packet], Path], None], tmp_path: Path
+) -> None:
+    """The first requests are those that a broker took before its other connections were known."""
+    packets, path = load(SYSTEMS / f"{name}.pcap.gz"), tmp_path / "late.pcap"
+    save(packets[len(packets) // 6 :], path)
+    named = {without_network(host_of(one.endpoints[0])) for one in diagnose(path) if one.severity != "note"}
+    assert named <= {without_network(host_of(FAULTS[name][1]))}
 
 
 # On one host, only unbroken series of messages tell that a service waits for another one.

@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim
+from zmtpsniff.analysis.findings.relay_places import ANSWERING
 from zmtpsniff.analysis.findings.unanswered_requests import UNREACHED
 
 _WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
@@ -151,15 +152,15 @@ def excuse_where_unclear(claims: Collection[Claim], may_pass_on_unseen: Callable
 def excuse_who_is_slow_with(claims: Collection[Claim]) -> list[Claim]:
     """The claims, with those as notes whose slow replies each hold a slow one of another service.
 
-    Where ways show that a program had the messages itself, they are believed.
+    Where ways show that a program passes messages on, they are believed.
     """
     slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
 
     def excused(claim: Claim) -> Claim:
-        if claim.waiting or not claim.spells:
+        if claim.waiting and ANSWERING not in claim.summary:
             return claim
         for other in slow:
-            if host_of(other.place) != host_of(claim.place) and _holds(claim.spells, other.spells):
+            if host_of(other.place) != host_of(claim.place) and _holds(claim, other):
                 waits = f"perhaps it waits for {other.place}"
                 return as_effect(claim, waits, "another finding says that this was slow in the same time")
         return claim
@@ -167,13 +168,16 @@ def excuse_who_is_slow_with(claims: Collection[Claim]) -> list[Claim]:
     return [excused(claim) if claim in slow else claim for claim in claims]
 
 
-def _holds(outer: Sequence[tuple[int, int]], inner: Sequence[tuple[int, int]]) -> bool:
-    """Whether most of the ``outer`` spells hold one of the ``inner`` ones, which takes most of the time."""
+def _holds(outer: Claim, inner: Claim) -> bool:
+    """Whether the slow messages of one claim each hold one of another, which takes most of the time.
+
+    If the other claim is about more messages than it has spells of, one is enough.
+    """
     held = sum(
-        any(begin <= since and until <= end and 2 * (until - since) > end - begin for since, until in inner)
-        for begin, end in outer
+        any(begin <= since and until <= end and 2 * (until - since) > end - begin for since, until in inner.spells)
+        for begin, end in outer.spells
     )
-    return 2 * held > len(outer)
+    return 2 * held > len(outer.spells) or (held > 0 and inner.occurrences.count > len(inner.spells))
 
 
 def without_repeats(claims: Collection[Claim]) -> list[Claim]:

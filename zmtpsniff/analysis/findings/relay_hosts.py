@@ -46,7 +46,7 @@ _TAKES[_ANY] = ("request", "job", "publication")
 _SENDS = {"DEALER": ("request",), "REQ": ("request",), "ROUTER": ("request",), "PUSH": ("job", "pushed")}
 _SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), "CLIENT": ("request",), _UNKNOWN: ("request",)}
 _SENDS[_ANY] = _TAKES[_ANY]
-_SPLIT = {"request": {"ROUTER", "DEALER"}, "publication": {"XPUB", "XSUB"}}  # the sockets of a split program
+_SPLIT = {"request": {"ROUTER", "DEALER", _UNKNOWN}, "publication": {"XPUB", "XSUB"}}  # sockets of a split program
 
 
 class SocketEnd(NamedTuple):
@@ -233,7 +233,7 @@ class RelayHosts:
         self._passers.at(address)
         name = self._names(self._open[flow])[[*self._open[flow].types].index(address)]
         has_taker = any(
-            kind == "ROUTER" and one != address and its_name == name
+            kind in ("ROUTER", _UNKNOWN) and one != address and its_name == name
             for dossier in self._open.values()
             for its_name, (one, kind) in zip(self._names(dossier), dossier.types.items(), strict=True)
         )
@@ -243,7 +243,7 @@ class RelayHosts:
     def may_be_split(self, flow: int) -> bool:
         """Whether a side of a connection may send what its program took at another address."""
         types = self._open[flow].types if flow in self._open else {}
-        return any(kind in _SPLIT["request"] and one not in self._passers for one, kind in types.items())
+        return any(kind in ("ROUTER", "DEALER") and one not in self._passers for one, kind in types.items())
 
     def _names(self, dossier: Dossier) -> list[str]:
         """The names of the hosts of a connection's ends."""

@@ -103,6 +103,7 @@ _LOST = {  # by fate: what the place did, in words
 _DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
 
 
+_SHARED = "; but addresses do not tell programs apart there, and the capture begins in the middle"
 _GAP = "; octets are missing there, and what it did with them may be among these"
 
 
@@ -327,6 +328,9 @@ class Relays(Inquiry):
 
     def _take_ways(self, ways: Iterable[OpenWay]) -> None:
         """Ways are over: count each at its places."""
+        for passer, lasted_ns in self._ways.late_passers.items():
+            if lasted_ns >= _SETTLED_NS and not self._hosts.may_pass_on(passer[1]):
+                self._hosts.add_passer(*passer)
         for way in ways:
             if not way.is_signal:
                 self._take_way(way)
@@ -660,6 +664,9 @@ class Relays(Inquiry):
         elif seen.count < LEAST_SLOW and endings.has_gap(place.at):
             severity = "note"
             known += _GAP
+        elif seen.count < LEAST_SLOW and self._may_be_others(place, lost):
+            severity = "note"
+            known += _SHARED
         asked = self._silent_services(place, lost, begun_ns)
         if asked and kind == "request":
             severity = "note"
@@ -688,6 +695,17 @@ class Relays(Inquiry):
             subject=place.at,
             waiting=lost.waits,
         )
+
+    def _may_be_others(self, place: RelayPlace, lost: Losses) -> bool:
+        """Whether some of its messages may be those of other programs, since little tells them apart in a late capture.
+
+        Askers and services have one address, as behind NAT, or the program has several.
+        """
+        if not self._ways.endings.began_before(place.at):
+            return False
+        asked = {host_of(peer) for _, peer in place.asks}
+        own = {host_of(one) for one in self._ways.programs[place.at].sockets}
+        return len(own) > 1 or not asked.isdisjoint(lost.waits)
 
     def _silent_services(self, place: RelayPlace, lost: Losses, begun_ns: int) -> list[str]:
         """The services that a place asked in vain when it began to lose messages."""

@@ -64,7 +64,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.problems import BLINDING
-from zmtpsniff.analysis.dossier import Dossiers, says_ready, task_of
+from zmtpsniff.analysis.dossier import Dossiers, has_client_id, says_ready, task_of
 from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, asks_by_name, ids_of
@@ -123,6 +123,9 @@ class Ways:
         self._answerable: dict[tuple[int, int, int], Hop] = {}
         # By host and envelope: requests that a broker passed on over a connection that has ended since.
         self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
+        self.late_passers: Ledger[tuple[int, str], int] = Ledger(int)
+        """By late connection and sender: how long a broker has sent requests whose legs before did not come here."""
+        self._unseen_since: Ledger[int, int] = Ledger(int)
         self._dispatched: dict[int, Hop] = {}  # by connection: the last request that a broker passed on over it
         self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # open ones, in the order of their beginnings
         self._octets = 0  # of the messages of open ways, and of those that came and went since they were counted
@@ -802,6 +805,9 @@ class Ways:
             self._note_answered_by(hop)
             return
         hop.measure_envelope()
+        if before.before is None and before.stream.is_late and has_client_id(before.frames):
+            since_ns = self._unseen_since.setdefault(before.flow, before.time_ns)  # the sender is a broker, too
+            self.late_passers[before.flow, before.src] = before.time_ns - since_ns
         self._note_dispatch(hop, join.routing_id)
         self._dispatched[hop.flow] = hop
         if hop.stream.dst_kind == "REQ":
