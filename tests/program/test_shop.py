@@ -33,28 +33,36 @@ def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
 def record_program(path: Path, module: ModuleType, *arguments: str) -> None:
     """Capture what a program says to itself over loopback, in a network of its own; it is a module of the tests.
 
-    If the machine let it stand still, it is recorded again: what came late tells of the machine. The last try counts.
+    If the machine let it stand still, it is recorded again: what came late tells of the machine. The calmest counts.
     """
-    for _ in range(_TRIES):
-        if not (said := _record_once(path, [*program(ticker), module.__name__, *arguments])):
-            return
-        print(f"{module.__name__} {' '.join(arguments)}: {said}")
+    waits = []
+    for number in range(_TRIES):
+        waits.append(_record_once(_try(path, number), [*program(ticker), module.__name__, *arguments]))
+        if waits[-1] == 0:
+            break
+        print(f"{module.__name__} {' '.join(arguments)}: the machine let it stand still for {waits[-1]} ms")
+    _try(path, waits.index(min(waits))).rename(path)
 
 
-def _record_once(path: Path, command: list[str]) -> str:
-    """Capture a program; returns what it says of itself."""
+def _try(path: Path, number: int) -> Path:
+    return path.with_name(f"{number}-{path.name}")
+
+
+def _record_once(path: Path, command: list[str]) -> int:
+    """Capture a program; returns for how many milliseconds it stood still, at most at a time."""
     with separate_namespaces() as (side, _):
         side.ip("link", "set", "lo", "up")
         tcpdump = side.command("tcpdump", "-i", "lo", "-U", "-B", "65536", "-w", str(path))
         with subprocess.Popen(tcpdump, stderr=subprocess.PIPE, text=True) as capture:
             assert capture.stderr is not None
-            while "listening" not in capture.stderr.readline():
-                pass
-            done = subprocess.run(side.command(*command), stdout=subprocess.PIPE, text=True, check=True, timeout=60)
-            subprocess.run(side.command(sys.executable, "-c", _SEND.format(_LAST)), check=True, timeout=60)
-            wait_for(lambda: _LAST.encode() in path.read_bytes())
-            capture.terminate()
-    return ", ".join(done.stdout.splitlines())
+            try:
+                assert any("listening" in line for line in capture.stderr)
+                done = subprocess.run(side.command(*command), stdout=subprocess.PIPE, check=True, timeout=120)
+                subprocess.run(side.command(sys.executable, "-c", _SEND.format(_LAST)), check=True, timeout=120)
+                wait_for(lambda: _LAST.encode() in path.read_bytes())
+            finally:
+                capture.terminate()
+    return max(map(int, done.stdout.split()), default=0)
 
 
 def _first_lines(path: Path) -> str:
