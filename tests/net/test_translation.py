@@ -78,7 +78,7 @@ def test_a_connection_is_known_by_its_number(port: int, number: int, after_ns: i
 
 
 def test_connections_of_one_client_are_others() -> None:
-    """Somebody made up a capture, with one number for all."""
+    """A program made up the capture, with one number for all."""
     log = TranslationLog()
     assert not log.begin(_key("10.1.0.2", 40000, "10.1.0.1"), NUMBER, 0)
     assert not log.begin(_key("10.1.0.2", 40001, "10.1.0.1"), NUMBER, 0)

@@ -89,7 +89,7 @@ def test_other_connections_stay_others(other: list[Segment]) -> None:
 
 
 def test_connections_between_the_same_hosts_are_others() -> None:
-    """Somebody made up a capture, with one number for all."""
+    """A program made up the capture, with one number for all."""
     assert not translations(segments(BEFORE), segments(key("10.0.0.1:40001", "10.96.0.1:5556"))).aliases
 
 
