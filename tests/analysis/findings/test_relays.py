@@ -101,9 +101,8 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     assert found == ({FAULTS[name]} if name in FAULTS else set())
 
 
-# Only the address of a host tells that a proxy passes publications on, a worker jobs, or a broker without envelopes.
-_HIDDEN_BY_NETWORKS = {(name, True) for name in ("proxy_drops", "proxy_stops", "engine_slow", "engine_stops")}
-_HIDDEN_BY_NETWORKS |= {("proxy_drops", False)}
+# Only the address of a host tells that a broker without envelopes passes requests on.
+_HIDDEN_BY_NETWORKS = {("engine_slow", True), ("engine_stops", True)}
 _ON_NETWORKS = {name for name, (_, at) in FAULTS.items() if at[:4] != "127."} - {"asking_worker_dies"}
 _QUICK = {"broker_sleeps", "database_dies", "frames_lost", "head_of_line", "slow_database", "slow_worker"}
 

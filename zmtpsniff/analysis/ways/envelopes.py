@@ -186,6 +186,11 @@ class HeldMessages(dict[int, list[Hop]]):
             return iter(())
         return (hop for hop in hops if hop.flow != flow)
 
+    def latest(self, last: Octets, flow: int) -> list[Hop]:
+        """The latest messages with this last frame that came on other connections, the newest first; not too many."""
+        newest = islice(reversed(self.get(hash(last), ())), _LOOKED_THROUGH)
+        return [hop for hop in newest if hop.flow != flow]
+
     def pass_on(self, before: Hop, hop: Hop) -> None:
         """The host has passed a message on as ``hop``, with the same last frame: the next host holds it."""
         key = before.held_as

@@ -1,7 +1,23 @@
-"""Messages with the same octets as those that the sender's host has taken: one program may have passed them on."""
+"""Messages with the same octets as those that the sender's host has taken: one program may have passed them on.
 
+A proxy of publications may have two networks, so that its XSUB takes them at another address than that of its XPUB. It
+is known by many publications in a row that the XPUB sends, and that an XSUB of the same host took the latest.
+"""
+
+import msgspec
+
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop
+
+_PROVEN = 16  # so many publications in a row show that two addresses are of one proxy
+
+
+class _Source(msgspec.Struct, eq=False):
+    """Where a proxy seems to take its publications."""
+
+    host: str = ""
+    count: int = 0  # publications in a row that were taken there
 
 
 class EqualMessages:
@@ -10,10 +26,29 @@ class EqualMessages:
     def __init__(self, held: HeldMessages) -> None:
         """``held`` has the messages that hosts may pass on."""
         self._held = held
+        self._sources: Ledger[str, _Source] = Ledger(_Source)  # by the socket of an XPUB
 
     def before(self, hop: Hop) -> list[Hop]:
         """The messages with the same octets that the sender's host took, and may pass on as ``hop``; oldest first."""
-        return [one for one in self._held.equal_at(hop.stream.src_host, hop) if hop.may_come_of(one)]
+        taken = [one for one in self._held.equal_at(hop.stream.src_host, hop) if hop.may_come_of(one)]
+        return taken or (self._taken_elsewhere(hop) if hop.stream.src_kind == "XPUB" else [])
+
+    def _taken_elsewhere(self, hop: Hop) -> list[Hop]:
+        """The publications with the same octets that the XSUB of a proxy took at another address."""
+        frames = list(hop.frames)
+        taken = [
+            one
+            for one in self._held.latest(frames[-1], hop.flow)
+            if one.stream.dst_kind == "XSUB" and list(one.frames) == frames and hop.may_come_of(one)
+        ]
+        source = self._sources.at(hop.src)
+        host = taken[0].stream.dst_host if taken else ""
+        if host != source.host:
+            source.host, source.count = host, 0
+        source.count += 1
+        if source.count <= _PROVEN:
+            return []
+        return [one for one in reversed(taken) if one.stream.dst_host == host]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.

@@ -98,7 +98,8 @@ class Programs(dict[str, Program]):
         if length_ns < stream.round_trip_ns:
             stream.round_trip_ns = length_ns
         taken_at = before.dst
-        if stream.dst_host != hop.stream.src_host and not _differs_by_one_id(before, hop):
+        is_elsewhere = stream.dst_host != hop.stream.src_host
+        if is_elsewhere and hop.joined != "body" and not _differs_by_one_id(before, hop):
             return  # the capture may lack a hop in between
         if stream.is_local and hop.joined == "envelope" and _lacks_leg(before, hop):
             return
