@@ -61,7 +61,7 @@ def _key(client: str, port: int, server: str) -> bytes:
         (40000, NUMBER, 20_000, True),
         (40000, NUMBER, 0, True),  # clocks of microseconds
         (40001, NUMBER, 20_000, True),  # Kubernetes has it drawn at random
-        (40001, 7_000_000, 20_000, False),  # somebody made such a number up
+        (40001, 7_000_000, 20_000, False),  # such a number is made up
         (40000, 7_000_000, 20_000, True),
         (40000, NUMBER + 1, 20_000, False),
         (40000, NUMBER, SECOND, False),  # nothing takes a SYN so long to pass on

@@ -93,6 +93,23 @@ def test_connections_between_the_same_hosts_are_others() -> None:
     assert not translations(segments(BEFORE), segments(key("10.0.0.1:40001", "10.96.0.1:5556"))).aliases
 
 
+def test_many_files_may_have_a_view() -> None:
+    near, far = segments(BEFORE), segments(BEHIND, 0, MS // 10)
+    assert keys(translations(*[near] * 9, *[far] * 9)) == BOTH
+
+
+def test_a_chain_of_many_views_is_made_up() -> None:
+    """Each one has some numbers of the one before it, and some of the next one."""
+    files = []
+    for place in range(20):
+        many = [*segments(BEFORE, isn=CLIENT + 1000 * place), *segments(BEFORE, isn=CLIENT + 1000 * (place + 1))]
+        own = key(f"10.1.{place}.1:40000", f"10.2.{place}.1:5555")
+        ends = {BEFORE: own, reverse(BEFORE): reverse(own)}
+        files.append([(*one[:2], ends[one[2]], *one[3:]) for one in many if not one[5] & SYN])
+    assert not translations(*files).aliases
+    assert translations(*files[:8]).aliases
+
+
 def test_small_numbers_prove_nothing() -> None:
     assert not translations(segments(BEFORE, isn=1000, answered=1), segments(BEHIND, isn=1000, answered=1)).aliases
 

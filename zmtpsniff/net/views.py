@@ -30,7 +30,7 @@ _PLAIN = 256  # numbers of a direction from which on a sample is kept
 _SAMPLE = 0x0F00  # bits of a mixed number that are 0 in the sample
 _MIX = 0x9E3779B1  # makes all bits of a number count (Knuth)
 _OCTETS = 32  # of each segment that are compared
-_MOST_VIEWS = 8  # of one pair of numbers; more share it because somebody made them up
+_MOST_VIEWS = 8  # keys of one pair of numbers, or of a connection; more are there because somebody made them up
 _LEAST_ATTEMPTS = 3  # to connect, each with another number
 _CERTAIN_NS = 1000  # a way that takes less says nothing of which view is first
 
@@ -114,7 +114,8 @@ class ViewCollection:
             if first not in done:
                 members = self._group(first, found)
                 done.update(members)
-                self._translate(members, known, table)
+                if len({self._views[place].keys for place in members}) <= _MOST_VIEWS:
+                    self._translate(members, known, table)
         self._translate_attempts((view for place, view in enumerate(self._views) if place not in done), table)
         return Translations(dict(table.aliases), frozenset(table.ends))
 
@@ -130,9 +131,11 @@ class ViewCollection:
         counts: defaultdict[tuple[int, int, int], list[int]] = defaultdict(lambda: [0, 0])
         refused: set[tuple[int, int]] = set()
         for pair, places in index.items():
-            if not 1 < len(places) <= _MOST_VIEWS:
+            # Many files may have the same key; one of them is enough.
+            by_key = {self._views[place].keys[side]: (place, side) for place, side in reversed(places)}
+            if len(by_key) > _MOST_VIEWS:
                 continue
-            for (one, side), (other, their_side) in combinations(places, 2):
+            for (one, side), (other, their_side) in combinations(sorted(by_key.values()), 2):
                 view, another = self._views[one], self._views[other]
                 if not are_of_other_hosts(view.keys[side], another.keys[their_side]):
                     continue
@@ -191,7 +194,7 @@ class ViewCollection:
             numbers = self._views[place].numbers
             there, back = next(iter(numbers[turned])), next(iter(numbers[1 - turned]))
             table.add(keys[place], chosen, (*there, isn), (*back, isn))
-        table.add_ends(list(keys.values()))
+        table.add_ends(set(keys.values()))
 
     @staticmethod
     def _translate_attempts(views: Iterable[_View], table: "_TranslationTable") -> None:
@@ -212,11 +215,11 @@ class ViewCollection:
                 if are_of_other_hosts(first, key)
                 and ((pair := (end_of(first), end_of(key))) in table.ends or counts[pair] >= _LEAST_ATTEMPTS)
             ]  # fmt: skip
-            if same:
+            if same and not any(alias.isn == isn for alias in table.aliases.get(first, ())):
                 chosen = table.own(first, same[0])
                 for key in (first, *same):
                     table.add(key, chosen, (isn, None, isn), (None, (isn + 1) % (1 << 32), isn))
-                table.add_ends([first, *same])
+                table.add_ends({first, *same})
 
 
 def are_of_other_hosts(key: bytes, other: bytes) -> bool:
@@ -238,9 +241,9 @@ class _TranslationTable:
         self.aliases[reverse(key)].append(AddressAlias(reverse(chosen), *back))
         self._own |= {host_of_end(chosen), host_of_end(reverse(chosen))}
 
-    def add_ends(self, keys: Sequence[bytes]) -> None:
+    def add_ends(self, keys: set[bytes]) -> None:
         """These keys are of one direction."""
-        for turned in (keys, list(map(reverse, keys))):
+        for turned in (keys, map(reverse, keys)):
             self.ends |= {(end_of(one), end_of(other)) for one, other in permutations(turned, 2)}
 
     def own(self, one: bytes, other: bytes) -> bytes:
