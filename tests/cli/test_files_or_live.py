@@ -123,7 +123,7 @@ def test_nat_between_hosts_changes_nothing(part: float, tmp_path: Path) -> None:
     assert warnings(*files) == warnings(plain)
 
 
-def test_attempts_that_nat_translates_are_told_once(tmp_path: Path) -> None:
+def test_nat_on_a_line_that_loses_packets(tmp_path: Path) -> None:
     capture = FIXTURES / "brokers" / "lossy_line.pcap.gz"
     files = translated(capture, tmp_path)
     assert warnings(*files) == warnings(capture)

@@ -2,13 +2,13 @@
 
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.world.tap import load, save
 from zmtpsniff.capture.block import Packet
 
-_ETHERNET = 14  # octets of its header
+_ETHERNET, _TCP = 14, 6  # octets of a header; a protocol
 _WAY_NS = 5_000  # from a host to the capture point, or back
 GATEWAY = "10.99.0.1"
 End = tuple[bytes, int]
@@ -21,19 +21,22 @@ def service_of(host: str) -> str:
 
 def hosts_of(capture: Path) -> list[str]:
     """The hosts of a capture."""
-    packets = load(capture)
-    return sorted({socket.inet_ntoa(octets[at : at + 4]) for _, _, octets, *_ in packets for at in (26, 30)})
+    return sorted({socket.inet_ntoa(packet[2][at : at + 4]) for packet in _tcp(capture) for at in (26, 30)})
+
+
+def _tcp(capture: Path) -> Iterator[Packet]:
+    return (packet for packet in load(capture) if packet[2][12:14] == b"\x08\0" and packet[2][23] == _TCP)
 
 
 def translated_files(capture: Path, clocks: Mapping[str, Callable[[int], int]], folder: Path) -> list[Path]:
-    """The packets of a capture that each host saw, which are IPv4 and TCP in Ethernet.
+    """The packets of a capture that each host saw, of IPv4 and TCP in Ethernet.
 
     Clients connect to the address of a service and to its port plus 1000. Servers see a gateway with other ports.
     ``clocks`` says what time each host has; the others recorded nothing.
     """
     ports: dict[tuple[End, End], int] = {}
     seen: dict[str, list[Packet]] = {host: [] for host in clocks}
-    for time_ns, link, octets, length, comment in load(capture):
+    for time_ns, link, octets, length, comment in _tcp(capture):
         source, target = octets[26:30], octets[30:34]
         begin = _ETHERNET + (octets[14] & 15) * 4
         source_port, target_port = struct.unpack_from("!HH", octets, begin)

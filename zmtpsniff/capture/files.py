@@ -183,7 +183,7 @@ def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Ite
 def _retimed(blocks: Iterator[Block], clock: Clock) -> Iterator[Block]:
     """The packets of a file with the right times."""
     for block in blocks:
-        yield Block.of((clock(packet[0]), *packet[1:]) for packet in block)
+        yield block.with_times(clock)
 
 
 def expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:

@@ -1,9 +1,8 @@
 """Commands that take capture files or, with --live, what passes: their options, and the dissection of either."""
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,8 @@ from zmtpsniff.capture.files import Captures
 from zmtpsniff.cli.help import TASKS
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import started_host
-from zmtpsniff.cli.output import fail_if_overwritten, tell
+from zmtpsniff.cli.one_clock import with_clocks_set
+from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings, saver_options
 from zmtpsniff.cli.shared_options import FilePath, OptionGroup, dissection_options_without_secrets
@@ -24,10 +24,6 @@ from zmtpsniff.engine.settings import Settings
 if TYPE_CHECKING:
     from zmtpsniff.dissection import ClosableSource, Dissection
     from zmtpsniff.host.local import LocalHost
-    from zmtpsniff.net.skew import FileComparison
-
-_TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
-_TOLD_DRIFT_NS = 10_000  # in a second
 
 
 class CaptureSettings(NamedTuple):
@@ -103,11 +99,10 @@ def dissecting(
         plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
         captures, dissection = window.select(settings.captures, dissection)
         packets = open_packets(captures, plan, dissection.window) if source is None else source
+        all_collaborators = Collaborators(tls=plan.tls, **collaborators)
         if with_one_clock and isinstance(packets, Captures):
-            comparison = _set_clocks(packets, captures)
-            if comparison is not None and dissection.window is None:
-                collaborators["translations"] = comparison.translations
-        yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
+            all_collaborators = with_clocks_set(packets, captures, dissection, all_collaborators)
+        yield Dissection(packets, dissection, all_collaborators)
         return
     window.fail_if_live()
     dissectors = load_dissection(dissection)
@@ -134,31 +129,3 @@ def dissecting(
                 **collaborators,
             ),
         )
-
-
-def _set_clocks(source: Captures, names: Sequence[str]) -> "FileComparison | None":
-    """Give the files of several hosts one clock, and say which differ. Returns how they compare, if there are some."""
-    if len(names) == 1 or not all(map(os.path.isfile, names)):
-        return None
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.net.skew import compare
-    from zmtpsniff.words.durations import brief
-
-    files = [open_captures([name]) for name in names]
-    try:
-        comparison = compare([file.batches() for file in files])
-    finally:
-        for file in files:
-            file.close()
-    differences = comparison.clocks
-    for name, one in zip(names, differences, strict=True):
-        drift_ns = round(one.drift * 1e9)  # in a second
-        if abs(one.ahead_ns) >= _TOLD_NS or abs(drift_ns) >= _TOLD_DRIFT_NS:
-            words = (
-                f"{brief(abs(one.ahead_ns))} {'behind' if one.ahead_ns < 0 else 'ahead of'} that of {names[one.other]}"
-            )
-            if abs(drift_ns) >= _TOLD_DRIFT_NS:
-                words += f" and {'gains' if drift_ns > 0 else 'loses'} {brief(abs(drift_ns))} a second"
-            tell(f"{name}: its clock is {words}; its times are put right")
-    source.set_clocks([one.right if one.ahead_ns or one.drift else None for one in differences])
-    return comparison

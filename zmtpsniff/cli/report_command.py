@@ -7,6 +7,7 @@ import click
 
 from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import COUNTS, OUTPUT, CommandWithHelp
+from zmtpsniff.cli.one_clock import open_with_one_clock
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, IntRange, display_filter, dissection_options
@@ -59,7 +60,6 @@ def report(
     """
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.report.capture_report import CaptureReport
 
@@ -67,7 +67,7 @@ def report(
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets, passes)
-    capture = open_files(captures, kept, Collaborators(witness=made.witness, acknowledge=made.acknowledge))
+    capture = open_with_one_clock(captures, kept, Collaborators(witness=made.witness, acknowledge=made.acknowledge))
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=True) as stream:  # the page says that it is UTF-8, whatever the terminal takes
         pump(capture, dissection, made.take, file)

@@ -6,6 +6,7 @@ import click
 
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.cli.help import COUNTS, CommandWithHelp
+from zmtpsniff.cli.one_clock import open_with_one_clock
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import (
@@ -82,14 +83,13 @@ def stats(
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.statistics.record_maker import report
     from zmtpsniff.analysis.statistics.statistics import ROWS, Statistics
-    from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
     # With a filter findings would be about what nobody asked for.
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
     captures, dissection = window.select(captures, dissection._replace(batches=passes is None))
-    capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
+    capture = open_with_one_clock(captures, dissection, Collaborators(witness=diagnosis))
 
     def take(events: "Sequence[AnyEvent]") -> None:
         statistics.take(events, passes)
