@@ -10,6 +10,9 @@ from tests.support.paths import FIXTURES
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.net.addresses import reverse
+from zmtpsniff.net.flow import Commons, Flow
+from zmtpsniff.net.segment import ACK, Segment
 from zmtpsniff.net.translation import TranslationLog
 
 NAT = FIXTURES / "nat" / "translated.pcap.gz"
@@ -49,6 +52,50 @@ def test_kubernetes_draws_the_port_at_random(tmp_path: Path) -> None:
     ]
     servers = Counter(event.server.address for event in events if isinstance(event, Connection))
     assert servers == {"10.1.0.1:5555": 7, "10.1.0.1:5556": 1}
+
+
+@pytest.mark.parametrize("begin", [20, 21, 22, 23])
+def test_connections_that_are_older_than_the_capture(begin: int, tmp_path: Path) -> None:
+    """Either view may come first. The client's own address is shown."""
+    late = save_pcapng(tmp_path / "late.pcapng", load(NAT)[begin:])
+    events = [event for batch in open_files([late], Settings()).batches() for event in batch]
+    old = [event for event in events if isinstance(event, Connection) and event.handshake == "not-seen"]
+    assert {event.client.address.split(":")[0] for event in old} == {"10.1.0.2"}
+    ends = {end for event in events if isinstance(event, Message) for end in (event.src, event.dst)}
+    assert ends
+    assert not [end for end in ends if end.startswith("10.2.")]
+
+
+def _segment(key: bytes, seq: int, ack: int, time_ns: int) -> Segment:
+    return time_ns, 0, key, seq, ack, ACK, b"octets", 0
+
+
+@pytest.mark.parametrize(
+    ("server", "number", "after_ns", "directions", "is_same"),
+    [
+        ("10.2.0.2", NUMBER, 20_000, 2, True),
+        ("10.2.0.2", NUMBER + 1, 20_000, 2, False),
+        ("10.2.0.2", NUMBER, SECOND, 2, False),
+        ("10.2.0.2", NUMBER, 20_000, 1, False),  # one direction proves too little
+    ],
+)
+def test_a_connection_without_its_beginning_is_known_by_its_first_segments(
+    server: str, number: int, after_ns: int, directions: int, is_same: bool
+) -> None:
+    log = TranslationLog()
+    first, other = _key("10.1.0.2", 40000, "10.1.0.1"), _key("10.2.0.1", 41000, server)
+    found: dict[bytes, list[Segment]] = {}
+    for key, begin, at in ((first, NUMBER, 0), (other, number, after_ns)):
+        there = [_segment(key, begin + place, NUMBER - 9 + place, at + place) for place in range(3)]
+        back = [_segment(reverse(key), NUMBER - 9 + place, begin + place, at + place) for place in range(3)]
+        found[key] = [*there, *back][: 3 * directions]
+        for segment in found[key]:
+            log.see_first(segment)
+    flows = {key: Flow.between(Commons(), place, key, reverse(key), 0) for place, key in enumerate(found)}
+    for key, segments in found.items():
+        log.begin_late(key, segments)
+    assert not log.is_translated(flows[first], lambda key: flows[key].client)
+    assert log.is_translated(flows[other], lambda key: flows[key].client) is is_same
 
 
 def _key(client: str, port: int, server: str) -> bytes:

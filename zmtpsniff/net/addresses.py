@@ -68,6 +68,11 @@ def host_of_end(key: bytes) -> bytes:
     return end_of(key)[:-2]
 
 
+def are_of_other_hosts(key: bytes, other: bytes) -> bool:
+    """Whether two keys without labels differ in a host: NAT changes that of the sender, or of the receiver, or both."""
+    return any(host_of_end(one) != host_of_end(same) for one, same in ((key, other), (reverse(key), reverse(other))))
+
+
 def composed(source: bytes, destination: bytes) -> bytes | None:
     """The key with the source of one key and the destination of another; None if these are of different kinds."""
     if len(source) != len(destination):

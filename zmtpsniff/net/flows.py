@@ -318,6 +318,8 @@ class FlowTable(Part):
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
+            if flow.client.isn is None:
+                self._translations.see_first(segment)
         if direction.isn is not None and direction.other.isn is not None:
             self._attempts.tell(flow, time_ns)
             self._begin(flow)
@@ -332,6 +334,8 @@ class FlowTable(Part):
     def _begin(self, flow: Flow) -> None:
         """Begin a flow: say where its streams begin, and take the gathered segments."""
         early = flow.begin()
+        if flow.initial_numbers is None:
+            self._translations.begin_late(flow.client.key, early)
         if self.begun_behind is not None:
             self.begun_behind += early
         for place, segment in enumerate(early, 1):

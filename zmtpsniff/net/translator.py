@@ -2,11 +2,11 @@
 
 from collections import OrderedDict
 
-from zmtpsniff.net.addresses import Address, addresses, end_of, reverse
+from zmtpsniff.net.addresses import Address, addresses, are_of_other_hosts, end_of, reverse
 from zmtpsniff.net.notices import CaptureProblem
 from zmtpsniff.net.reassembly import distance
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
-from zmtpsniff.net.views import LEAST_NUMBER, Translations, are_of_other_hosts
+from zmtpsniff.net.views import LEAST_NUMBER, Translations
 from zmtpsniff.words.counts import were
 
 _NEAR = 1 << 28  # octets that a segment may be ahead of the last one of its connection, or behind

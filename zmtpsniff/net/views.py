@@ -21,7 +21,7 @@ from itertools import combinations, permutations
 from statistics import median
 from typing import NamedTuple
 
-from zmtpsniff.net.addresses import composed, end_of, host_of_end, reverse
+from zmtpsniff.net.addresses import are_of_other_hosts, composed, end_of, host_of_end, reverse
 from zmtpsniff.net.segment import ACK, SYN, Segment
 
 LEAST_NUMBER = 1 << 16
@@ -220,11 +220,6 @@ class ViewCollection:
                 for key in (first, *same):
                     table.add(key, chosen, (isn, None, isn), (None, (isn + 1) % (1 << 32), isn))
                 table.add_ends({first, *same})
-
-
-def are_of_other_hosts(key: bytes, other: bytes) -> bool:
-    """Whether two directions differ in a host: NAT changes that of the sender, or that of the receiver, or both."""
-    return any(host_of_end(one) != host_of_end(same) for one, same in ((key, other), (reverse(key), reverse(other))))
 
 
 class _TranslationTable:
