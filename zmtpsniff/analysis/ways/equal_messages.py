@@ -17,7 +17,8 @@ class _Source(msgspec.Struct, eq=False):
     """Where a proxy seems to take its publications."""
 
     host: str = ""
-    count: int = 0  # publications in a row that were taken there
+    count: int = 0  # publications in a row that were taken there last
+    proven: str = ""  # the host where many in a row were taken
 
 
 class EqualMessages:
@@ -27,11 +28,18 @@ class EqualMessages:
         """``held`` has the messages that hosts may pass on."""
         self._held = held
         self._sources: Ledger[str, _Source] = Ledger(_Source)  # by the socket of an XPUB
+        self._takers: Ledger[str, None] = Ledger()  # hosts that take publications
 
     def before(self, hop: Hop) -> list[Hop]:
         """The messages with the same octets that the sender's host took, and may pass on as ``hop``; oldest first."""
         taken = [one for one in self._held.equal_at(hop.stream.src_host, hop) if hop.may_come_of(one)]
-        return taken or (self._taken_elsewhere(hop) if hop.stream.src_kind == "XPUB" else [])
+        if taken or hop.stream.src_kind != "XPUB" or hop.stream.src_host in self._takers:
+            return taken
+        return self._taken_elsewhere(hop)
+
+    def add_taker(self, publication: Hop) -> None:
+        """A host takes a publication: its XPUB passes on what comes there, and nothing from elsewhere."""
+        self._takers.at(publication.stream.dst_host)
 
     def _taken_elsewhere(self, hop: Hop) -> list[Hop]:
         """The publications with the same octets that the XSUB of a proxy took at another address."""
@@ -46,9 +54,9 @@ class EqualMessages:
         if host != source.host:
             source.host, source.count = host, 0
         source.count += 1
-        if source.count <= _PROVEN:
-            return []
-        return [one for one in reversed(taken) if one.stream.dst_host == host]
+        if host and source.count > _PROVEN:
+            source.proven = host
+        return [one for one in reversed(taken) if one.stream.dst_host == source.proven]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.

@@ -161,7 +161,7 @@ class Stream(msgspec.Struct):
 
     src_kind: str  # the socket types; "" for one that is not known
     dst_kind: str
-    src_host: str  # the host; live, once it is known: the process
+    src_host: str  # the host; live, once it is known: the process; that of its other sockets if a program has several
     dst_host: str
     own_requests: RequestCount
     shared: SharedFacts
@@ -179,6 +179,7 @@ class Stream(msgspec.Struct):
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
     is_local: bool = False  # both ends have one address, and so may several programs; no packet overtakes another
+    dst: str = ""  # the receiver's address
     # If a PUSH gives the replies: how many messages of each form were sent since one got a reply, and got one.
     pushed_forms: dict[tuple[int, bytes], RequestCount] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies

@@ -205,13 +205,18 @@ class Lanes:
                     self.receive(hop)
         self._services[host].is_scheduler |= is_scheduler
 
-    def move_lane(self, flow: int, before: str, host: str) -> None:
-        """Live: the process that asks on a connection is known now. So far, its lane counted to the host ``before``."""
+    def know_process(self, process: str) -> None:
+        """Live: a process is known. It may ask others."""
         self._knows_processes = True
+        self.add_service(process)
+
+    def move_lane(self, flow: int, before: str, host: str) -> None:
+        """The program that asks on a connection is known now. So far, its lane counted to the host ``before``."""
         service = self._services.get(before)
         lane = None if service is None else service.lanes.pop(flow, None)
         if lane is None:
             return
+        self.add_service(host)
         self._services[host].lanes[flow] = lane
         unknown, lane.unknown = lane.unknown, deque()
         for way in unknown:
@@ -222,7 +227,7 @@ class Lanes:
                 join.before.way.take_over(way, join.before, join.joined, certain=join.is_certain)
 
     def move_requests(self, stream: Stream, before: str) -> None:
-        """Live: the process that takes the messages of a stream is known now. So far, they counted to ``before``."""
+        """The program that takes the messages of a stream is known now. So far, they counted to the host ``before``."""
         self._held.move_stream(stream, before)
         service = self._services.get(before)
         if service is not None:

@@ -11,6 +11,9 @@ A socket is a program of its own at first. Programs are only ever merged, never 
 not come here (``Hop.shows_program``). The first socket of a program names it as long as anything is known of it; others
 are forgotten some time after they were closed.
 
+A program may have several addresses: a broker takes requests in one network and sends them on in another one. Its
+sockets are *united* once several messages show it: from then on they count to one host.
+
 On one host all programs may have one address. If the capture lacks the leg between two brokers, or has it late, what
 the second one sends seems to come of what the first one took. So a join that cannot be the work of one program, such
 as one that adds two ids, merges nothing there. Equal octets and ids merge only once they have come often in a row. And
@@ -29,11 +32,15 @@ from collections.abc import Sequence
 import msgspec
 
 from dissectors.snapshots import quick
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
 _ENDED = 1000  # closed sockets that are remembered: ways that ended there are finished some time later
 _MANY = 32  # so many jobs that were passed on in order show that a program keeps their order
+_UNITED = (
+    4  # so many messages that came to one address, and went on from another one, show that both are of one program
+)
 _KNOWN = 16  # messages that were passed on: the same way again would show, too
 _PART = 0.75  # of its jobs: a program that passes fewer on drops the others on purpose
 
@@ -79,6 +86,9 @@ class Programs(dict[str, Program]):
     def __init__(self) -> None:
         """Start without any."""
         super().__init__()
+        self.united: list[tuple[Hop, Hop]] = []
+        """Legs that turn out to be of one program with two addresses: to one of its sockets, and from the other one."""
+        self._elsewhere: Ledger[tuple[str, str], int] = Ledger(int)  # by such sockets: messages that were passed on
         self._ended: dict[str, None] = {}  # addresses of clients whose connections are over; the oldest first
 
     def __missing__(self, address: str) -> Program:
@@ -103,6 +113,8 @@ class Programs(dict[str, Program]):
             return  # the capture may lack a hop in between
         if stream.is_local and hop.joined == "envelope" and _lacks_leg(before, hop):
             return
+        if is_elsewhere and not hop.reply:
+            self._pass_on_elsewhere(before, hop)
         program = self[taken_at]
         program.handled += 1
         stream.is_followed = True
@@ -118,6 +130,13 @@ class Programs(dict[str, Program]):
         program.answers += stream.pushed_forms is not None
         if length_ns > program.longest_relay_ns:
             program.longest_relay_ns = length_ns
+
+    def _pass_on_elsewhere(self, before: Hop, hop: Hop) -> None:
+        """A program takes a message at one address, and passes it on from another one."""
+        key = before.dst, hop.src
+        self._elsewhere[key] += 1
+        if self._elsewhere[key] == _UNITED:
+            self.united.append((before, hop))
 
     def take_back(self, answer: Hop, asked: Hop) -> None:
         """A program did not answer a request itself: the reply that it passed back comes only now."""

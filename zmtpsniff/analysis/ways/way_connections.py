@@ -12,17 +12,18 @@ step*: the last request of the capture got its reply, so none from before the ca
 
 Live, a sender and a receiver are *hosts* first, and *processes* once these are known. Facts that count by host move
 with them (:meth:`~zmtpsniff.analysis.ways.lanes.Lanes.move_lane`). If a process is not known in time, the host stays.
+So do those of a program that turns out to have several addresses: all its sockets count to one host then.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from itertools import islice
 
 import msgspec
 
-from dissectors.address import host_of, is_loopback
+from dissectors.address import has_bound_port, host_of, is_loopback
 from dissectors.events import Process
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
@@ -38,6 +39,7 @@ from zmtpsniff.net.witness import Acknowledgment, Pause
 _TURNS = 2  # requests of a CLIENT that are remembered: it asks one at a time
 _RESENT = 1024  # pauses that are remembered of one stream
 _UNKNOWN = 1024  # streams whose processes are looked for, the newest
+_UNITED = 1024  # sockets that count to another host than their addresses say
 _BETWEEN_LOOKS_NS = 20_000_000
 PROCESS_PATIENCE_NS = 10_000_000_000
 """A process that is not known so long after its connection began is not looked for any longer."""
@@ -57,6 +59,7 @@ class WayConnection(msgspec.Struct, eq=False):
     receipts: dict[str, Receipts] = {}  # by sender
     open_turns: deque[Hop] = msgspec.field(default_factory=partial(deque, (), _TURNS))  # of a CLIENT
     takes_turns: bool = True  # at most one of them was open so far
+    united: Mapping[str, str] = {}  # sockets that count to another host than their addresses say, with that host
 
     @property
     def is_late(self) -> bool:
@@ -157,8 +160,8 @@ class WayConnection(msgspec.Struct, eq=False):
         stream = self.streams[src] = Stream(
             kind,
             dossier.types.get(dst) or (back.src_kind if back is not None else "PULL" if kind == "PUSH" else ""),
-            host_of(src),
-            host_of(dst),
+            self.united.get(src) or host_of(src),
+            self.united.get(dst) or host_of(dst),
             RequestCount(),
             self.shared,
             self.receipts.setdefault(src, Receipts()),
@@ -167,6 +170,7 @@ class WayConnection(msgspec.Struct, eq=False):
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
+            dst=dst,
             is_local=is_loopback(src) or host_of(src) == host_of(dst),
             identity=dossier.identity_of_other(dst),
             dst_identity=dossier.identity_of_other(src),
@@ -211,6 +215,29 @@ class WayConnections(dict[int, WayConnection]):
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
         self._unknown: Ledger[tuple[int, str], _Unknown] = Ledger(limit=_UNKNOWN)  # live, by flow and sender
         self._next_look_ns = 0
+        self._united: Ledger[str, str] = Ledger(str, _UNITED)
+
+    def unite(self, before: Hop, hop: Hop) -> None:
+        """The socket that took a message, and the one that passed it on, are of one program: both count to one host."""
+        if hop.src not in self._united:
+            flow, socket, host = hop.flow, hop.src, before.stream.dst_host
+        else:  # the program takes messages at several addresses
+            flow, socket, host = before.flow, before.dst, hop.stream.src_host
+        self._united[socket] = host
+        flows = [*self] if has_bound_port(socket) else [flow]
+        for one in flows:
+            connection = self.get(one)
+            for src, stream in connection.streams.items() if connection is not None else ():
+                self._move(one, stream, socket, host, is_sender=src == socket)
+
+    def _move(self, flow: int, stream: Stream, socket: str, host: str, *, is_sender: bool) -> None:
+        """A stream from or to a socket counts to another host from now on, unless its process is known."""
+        if is_sender and not stream.knows_sender:
+            before, stream.src_host = stream.src_host, host
+            self._lanes.move_lane(flow, before, host)
+        elif stream.dst == socket and not stream.knows_receiver:
+            before, stream.dst_host = stream.dst_host, host
+            self._lanes.move_requests(stream, before)
 
     def pause(self, pause: Pause) -> None:
         """A connection was silent for a while, and perhaps sent octets again then that the network had lost."""
@@ -256,7 +283,9 @@ class WayConnections(dict[int, WayConnection]):
 
     def _begin(self, dossier: Dossier) -> WayConnection:
         """Follow a connection from now on."""
-        connection = self[dossier.flow] = WayConnection(dossier, receipts=self._receipts.pop(dossier.flow, {}))
+        connection = self[dossier.flow] = WayConnection(
+            dossier, receipts=self._receipts.pop(dossier.flow, {}), united=self._united
+        )
         if connection.is_late:
             self._ids.miss(dossier.flow)
         return connection
@@ -308,11 +337,11 @@ class WayConnections(dict[int, WayConnection]):
         stream, sender, receiver = unknown.stream, self.process_of(flow, src), self.process_of(flow, unknown.dst)
         if sender is not None and not stream.knows_sender:
             before, stream.src_host, stream.knows_sender = stream.src_host, f"process {sender.pid}", True
-            self._lanes.add_service(stream.src_host)
+            self._lanes.know_process(stream.src_host)
             self._lanes.move_lane(flow, before, stream.src_host)
         if receiver is not None and not stream.knows_receiver:
             before, stream.dst_host, stream.knows_receiver = stream.dst_host, f"process {receiver.pid}", True
-            self._lanes.add_service(stream.dst_host)
+            self._lanes.know_process(stream.dst_host)
             self._lanes.move_requests(stream, before)
         if stream.knows_sender and stream.knows_receiver:
             del self._unknown[flow, src]

@@ -483,6 +483,8 @@ class Ways:
         else:
             return  # a subscriber sent it to its publisher, in a form that is no subscription
         self.programs.send(hop)
+        if self.programs.united:
+            self.connections.unite(*self.programs.united.pop())
         way = hop.way
         if way.is_told:
             self._keep_late(hop)
@@ -536,6 +538,7 @@ class Ways:
             before.way.add(hop, before, "body", certain=is_certain)
         else:
             self._begin_publication(hop)
+        self._equal.add_taker(hop)
         proxy = self.programs.get(hop.dst)
         if proxy is not None and len(proxy.sockets) > 1 and self._first_copies.has_copy_of(hop, proxy.sockets):
             hop.is_passed_on = True
