@@ -3,7 +3,7 @@
 Theory
 ------
 
-Inquiries look at one socket each, so one fault makes several claims. Three rules leave one error of them:
+Inquiries look at one socket each, so one fault makes several claims. Four rules leave one error of them:
 
 1. *Of two claims that say the same of a socket, one says it better* (:func:`without_repeats`). A claim that follows the
    way of a request beats one that only counts replies; one that says that a worker is silent or has closed beats one
@@ -14,7 +14,9 @@ Inquiries look at one socket each, so one fault makes several claims. Three rule
    A program may wait for another one from an address that nobody knows to be its own. Then only times tell. It is slow
    if each of its slow replies holds a slow one of the other service, and silent if it stopped to answer just when the
    other service went away. What it says is "perhaps" then.
-3. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
+3. *Whoever forwards octets does nothing of its own* (:func:`without_forwarded`). A claim about an address of a TCP
+   proxy is left out if another one says the same of the peer behind it.
+4. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
    program becomes a note if its host is silent, if a slow service behind it explains the time, or if it may ask a
    service over a connection from before the capture.
 
@@ -38,6 +40,17 @@ _APART = frozenset(
 _AWAY = frozenset({"worker-closed", "service-away"})
 """Findings that a program has left."""
 _SOON_NS = 1_000_000_000  # a service asks another one so soon after it was asked
+
+
+def without_forwarded(claims: Collection[Claim], behind: Callable[[str], str]) -> list[Claim]:
+    """The claims without those about an address of a TCP proxy that another one makes about the peer behind it.
+
+    ``behind`` says for which peer an address of a proxy stands. The proxy forwards what that peer does, so both of its
+    connections show it. What only one of them shows may be the doing of the proxy.
+    """
+    pairs = [(claim, (claim.code, tuple(map(behind, claim.endpoints)))) for claim in claims]
+    direct = {key for claim, key in pairs if claim.place == behind(claim.place)}
+    return [claim for claim, key in pairs if claim.place == behind(claim.place) or key not in direct]
 
 
 def excuse_who_waits(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> list[Claim]:

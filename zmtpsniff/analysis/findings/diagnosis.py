@@ -45,6 +45,7 @@ from zmtpsniff.analysis.findings.causes import (
     excuse_where_unclear,
     excuse_who_is_slow_with,
     excuse_who_waits,
+    without_forwarded,
     without_repeats,
 )
 from zmtpsniff.analysis.findings.closings import Closings
@@ -52,7 +53,7 @@ from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.counted_parts import CountedParts
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
-from zmtpsniff.analysis.findings.handshakes import Handshake, Handshakes
+from zmtpsniff.analysis.findings.handshakes import SAYS_NOTHING, Handshake, Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -553,7 +554,8 @@ class Diagnosis:
                 first = claims.setdefault(key, self._excused(claim))
                 if claim.waiting and not first.waiting:
                     claims[key] = first._replace(waiting=claim.waiting)
-        accused = excuse_who_waits(claims.values(), self._requests.has_answered)
+        own = without_forwarded(claims.values(), self._relays.behind_proxy)
+        accused = excuse_who_waits(own, self._requests.has_answered)
         told = excuse_where_unclear(without_repeats(accused), self._relays.may_pass_on_unseen)
         told = excuse_who_is_slow_with(told)
         found = by_harm(map(finding, told))
@@ -576,10 +578,24 @@ class Diagnosis:
         known = f"{claim.known}; {host} tried to reach {awaited} {when}"
         return claim._replace(severity="note", known=known)
 
+    def _excused_without_server(self, claim: Claim) -> Claim:
+        """The claim that connections end at once, as a note if a TCP proxy let clients in without its server.
+
+        It accepts a connection, and closes it when it finds that its server is not there.
+        """
+        host = host_of(claim.place)
+        sought = self._endpoints.sought_by(host, claim.occurrences.first_ns or 0, 0)
+        if not sought or SAYS_NOTHING not in claim.known or is_loopback(host):
+            return claim
+        waits = f"{host} itself waits for {sought} in vain"
+        return as_effect(claim, waits, f"another finding says why {host} and {sought} do not come together")
+
     def _excused(self, claim: Claim) -> Claim:
         """The claim, as a note if its program waits for another one that it cannot reach, as another finding says."""
         if claim.code == "replies-slow" and claim.severity != "note":
             return self._excused_while_alone(claim)
+        if claim.code in ("reconnect-storm", "handshake-failed"):
+            return self._excused_without_server(claim)
         if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
         host = host_of(claim.place)

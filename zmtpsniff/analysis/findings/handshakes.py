@@ -61,6 +61,8 @@ _PLAIN_ADVICE = (
     "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD). The log of the server's ZAP handler "
     "says which rule refused them: it may be one for addresses, or for another domain (ZMQ_ZAP_DOMAIN)."
 )
+SAYS_NOTHING = "says nothing on any of them"
+"""How a finding is known: the server never sent an octet on these connections."""
 _MUTE_ADVICE = (
     "What listens there is most likely no ZeroMQ socket: a port of TLS, a balancer or tunnel without a server behind "
     "it, another protocol. `ss -ltnp` on that host says which program it is. If it is one, compare the security "
@@ -455,7 +457,7 @@ class Handshakes(Inquiry):
             )
             is_mute = short.mute == seen.count
             if is_mute:
-                known += f"; {server} says nothing on any of them"
+                known += f"; {server} {SAYS_NOTHING}"
             yield Claim(
                 "reconnect-storm", summary, known, seen, [server], severity, advice=_MUTE_ADVICE if is_mute else None
             )
@@ -465,6 +467,8 @@ class Handshakes(Inquiry):
             if short.probes == failed:
                 severity, advice = "note", _PROBE_ADVICE
                 known = f"{host} closes each of them itself, and has said nothing on it"
+            elif short.mute == seen.count:
+                known += f"; {server} {SAYS_NOTHING}"
             yield _undone(host, server, seen, failed)._replace(known=known, severity=severity, advice=advice)
 
     def _silence(self, host: str, server: str, mute: _Mute) -> Claim:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Capture, Connection, Greeting, Message, Problem, Severity, Subscription, at_hand
+from dissectors.events import Capture, Command, Connection, Greeting, Message, Problem, Severity, Subscription, at_hand
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -237,6 +237,11 @@ class Relays(Inquiry):
     def greeting(self, dossier: Dossier, event: Greeting) -> None:
         """A side greets, which may show how far it is."""
         self._ways.connections.round_trips.greet(event)
+        self._ways.proxies.announce(event)
+
+    def command(self, dossier: Dossier, event: Command) -> None:
+        """A side says that it is ready, perhaps over a TCP proxy."""
+        self._ways.proxies.announce(event)
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent, or is not there any more."""
@@ -265,6 +270,10 @@ class Relays(Inquiry):
     def origin(self, flow: int, packet: int) -> str:
         """The socket that sent a message without delimiter first, if brokers passed it on; else ""."""
         return self._undelimited.get((flow, packet), "")
+
+    def behind_proxy(self, address: str) -> str:
+        """The peer for which an address of a TCP proxy stands; the address itself if it is no proxy's."""
+        return self._ways.proxies.behind(address)
 
     def repeater(self, flow: int, packet: int) -> str:
         """The socket of a broker that sent a request twice, of which this is the reply; "" if no broker did.

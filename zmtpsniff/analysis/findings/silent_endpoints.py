@@ -148,10 +148,10 @@ class Endpoints(Inquiry):
                 if host in tries.hosts and (seen.last_ns or 0) + next_ns >= when_ns:
                     yield address, one, seen
 
-    def sought_by(self, host: str, when_ns: int) -> str:
-        """An address that a host tries in vain then, other than its own; an empty one if there is none."""
+    def sought_by(self, host: str, when_ns: int, least_ns: int = _LEAST_SILENT_NS) -> str:
+        """An address that a host tries in vain then, for so long at least; an empty one if there is none."""
         tried = self._tried_by(host, when_ns)
-        return next((address for address, _, seen in tried if seen.span_ns >= _LEAST_SILENT_NS), "")
+        return next((address for address, _, seen in tried if seen.span_ns >= least_ns), "")
 
     def lost_by(self, host: str, when_ns: int) -> str:
         """An address that answered once, and that a host tries in vain since then or longer; else an empty one."""

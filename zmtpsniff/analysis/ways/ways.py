@@ -76,6 +76,7 @@ from zmtpsniff.analysis.ways.hops import PATIENCE_NS, Hop, OpenWay, Stream
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
+from zmtpsniff.analysis.ways.tcp_proxies import TcpProxies
 from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
 from zmtpsniff.analysis.ways.way_records import Joined, Way, moved
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
@@ -118,6 +119,7 @@ class Ways:
         self._pushed = PushedReplies()
         self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes, self._pushed)
         self.programs = Programs()
+        self.proxies = TcpProxies()
         self.endings = Endings(self.programs)
         # By flow, packet and part: messages that may be answered on their connection.
         self._answerable: dict[tuple[int, int, int], Hop] = {}
@@ -197,6 +199,7 @@ class Ways:
         dossier = self._dossiers.at(event)
         known = len(dossier.types)
         dossier.learn(event)
+        self.proxies.announce(event)
         if isinstance(event, Greeting):
             self.connections.round_trips.greet(event)
         if len(dossier.types) > known:
@@ -255,6 +258,7 @@ class Ways:
     def end_unfollowed(self, event: Connection) -> WayConnection | None:
         """A connection is over. Return it if some of its messages came here."""
         self.programs.end(event.client.address)
+        self.proxies.end(event)
         self.endings.pass_time(event.end_ns)
         return self.connections.end(event.flow, event.client.address)
 
@@ -471,7 +475,12 @@ class Ways:
                 self._set_back(time_ns)
         if self.endings.knows_acknowledged:
             stream.receipts.expect(hop)
-        if sends == "request":
+        proxies = self.proxies
+        if not proxies.is_idle:
+            proxies.take(hop)
+        if not proxies.is_idle and (original := proxies.original(hop)) is not None:
+            self._join_forwarded(hop, original, self._answerable.get((hop.flow, request, request_part)))
+        elif sends == "request":
             if is_idle or hop.frames == _PROBE:
                 return  # it asks for nothing
             self._join_request_or_reply(hop, request, request_part)
@@ -525,6 +534,40 @@ class Ways:
         """Whether a broker sent a request with the envelope of one that nobody saw, and may pass its reply back."""
         frames = first.frames
         return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.src].longest_relay_ns >= 0
+
+    def _join_forwarded(self, hop: Hop, original: Hop, paired: Hop | None) -> None:
+        """A TCP proxy passes a message on over the other half of a conversation, perhaps the reply to ``paired``."""
+        way = original.way
+        original.is_passed_on = True
+        self._held.remove(original)
+        self._lanes.drop(original)
+        way.add(hop, original, "body", certain=True, reply=original.reply)
+        hop.topic = original.topic
+        if hop.stream.sends == "publication":
+            original.copied = (original.copied or set()) | {hop.flow}
+        elif hop.stream.sends == "job":
+            self.programs.take_job(hop)
+            self._correlation.add(hop)
+        elif hop.reply:
+            self._note_answered_by(hop)
+        else:
+            hop.measure_envelope()
+            if original in original.stream.unanswered:
+                self._note_dispatch(hop, original.routing_id)
+            if self._dispatched.get(original.flow) is original:
+                self._dispatched[hop.flow] = hop
+                if hop.stream.dst_kind == "REQ":
+                    self._drop_ready_message(hop)
+        if paired is not None:
+            self._note_asker(hop.stream, paired)
+            if not paired.answered:
+                paired.note_answer()
+        self._held.add(hop)
+        if hop.stream.sends == "request":
+            if not hop.reply and not hop.is_signal:
+                self._lanes.receive(hop)
+                self._pushed.receive(hop)
+            self._answerable[hop.flow, hop.packet, hop.part] = hop
 
     def _join_publication(self, hop: Hop) -> None:
         """A publication: join it to the one that a proxy took, and passes on here, if there is one."""
