@@ -1,5 +1,6 @@
 """TCP proxies: two connections that carry one conversation, and the messages that come over both."""
 
+import struct
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -67,6 +68,19 @@ def test_a_proxy_whose_server_is_away_accepts_and_closes() -> None:
     storms = [one for one in found if one.code == "reconnect-storm"]
     assert len(storms) == 3
     assert all("10.8.0.1 itself waits for 10.8.0.2:5555 in vain" in one.summary for one in storms)
+
+
+def test_a_server_that_comes_back_excuses_the_clients_of_its_proxy(tmp_path: Path) -> None:
+    packets = load(FIXTURES / "networks" / "tcp_proxy_alone.pcap.gz")
+    time_ns, link, syn, length, _ = next(one for one in reversed(packets) if one[2][30:34] == b"\x0a\x08\0\2")
+    answer = bytearray(syn[:26] + syn[30:34] + syn[26:30] + syn[36:38] + syn[34:36] + syn[38:])
+    answer[38:46] = struct.pack(">II", 1, struct.unpack_from(">I", syn, 38)[0] + 1)  # sequence and acknowledgment
+    answer[47] |= 16
+    again = [(time_ns + 10**8, link, syn, length, None), (time_ns + 10**8 + 1, link, bytes(answer), length, None)]
+    save(tmp_path / "back.pcap", [*packets[:-20], *again])
+    found = diagnose(tmp_path / "back.pcap")
+    assert [one.code for one in found if _is_alarm(one)] == []
+    assert [one.code for one in found].count("reconnect-storm") == 3
 
 
 def _is_alarm(one: Any) -> bool:

@@ -583,8 +583,9 @@ class Diagnosis:
 
         It accepts a connection, and closes it when it finds that its server is not there.
         """
-        host = host_of(claim.place)
-        sought = self._endpoints.sought_by(host, claim.occurrences.first_ns or 0, 0)
+        host, seen = host_of(claim.place), claim.occurrences
+        sought = self._endpoints.sought_by(host, seen.first_ns or 0, 0)
+        sought = sought or self._endpoints.waited_for(host, seen.last_ns or 0)
         if not sought or SAYS_NOTHING not in claim.known or is_loopback(host):
             return claim
         waits = f"{host} itself waits for {sought} in vain"
