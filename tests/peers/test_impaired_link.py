@@ -23,7 +23,6 @@ from tests.support.impaired_link import (
     DroppedError,
     Impairment,
     LostEndError,
-    StandstillError,
     impaired_link,
     needs_tap,
     needs_tcpdump,
@@ -31,6 +30,7 @@ from tests.support.impaired_link import (
 from tests.support.live_program import Record, live
 from tests.support.namespaces import needs_namespaces
 from tests.support.runner import read_json
+from tests.support.ticker import StandstillError
 from tests.world.conversation import CLIENT, SERVER, pushes
 from tests.world.events import complaints, sniff
 from tests.world.network import SentSegment, packets, segments

@@ -57,12 +57,12 @@ def _record_once(path: Path, command: list[str]) -> int:
             assert capture.stderr is not None
             try:
                 assert any("listening" in line for line in capture.stderr)
-                done = subprocess.run(side.command(*command), stdout=subprocess.PIPE, check=True, timeout=120)
+                done = subprocess.run(side.command(*command), stderr=subprocess.PIPE, check=True, timeout=120)
                 subprocess.run(side.command(sys.executable, "-c", _SEND.format(_LAST)), check=True, timeout=120)
                 wait_for(lambda: _LAST.encode() in path.read_bytes())
             finally:
                 capture.terminate()
-    return max(map(int, done.stdout.split()), default=0)
+    return ticker.longest_ms(done.stderr)
 
 
 def _first_lines(path: Path) -> str:

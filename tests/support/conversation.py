@@ -8,7 +8,7 @@ from typing import Any
 
 import zmq
 
-from tests.support import peers
+from tests.support import peers, ticker
 from tests.support.live_program import Record
 from tests.support.namespaces import Side
 from tests.support.paths import program
@@ -18,11 +18,15 @@ Logs = dict[str, list[dict[str, Any]]]  # what the server and the client logged
 EVERYTHING = tuple(name for name in peers.EXCHANGES if name != "flood" and not name.startswith("curve_"))
 UNDER_CURVE = tuple(name for name in peers.EXCHANGES if name.startswith("curve_"))
 FEW = ("push_pull", "req_rep", "pub_sub")
-_PEERS = program(peers)
+_PEERS = [*program(ticker), peers.__name__]
+_STANDSTILL_MS = 500  # half of what an answer to a heartbeat may take
 
 
 def converse(server: Side, client: Side, host: str, exchanges: Sequence[str], **more: int) -> Logs:
-    """Run both programs to their end, with ``more`` in their plan; returns what they logged."""
+    """Run both programs to their end, with ``more`` in their plan; returns what they logged.
+
+    Raises StandstillError if they have heartbeats, and the machine let one of them stand still.
+    """
     curve = [key.decode() for key in zmq.curve_keypair()]
     plan = json.dumps({"host": host, "exchanges": exchanges, "curve": curve, **more})
     running = [
@@ -39,6 +43,8 @@ def converse(server: Side, client: Side, host: str, exchanges: Sequence[str], **
             process.wait()
     for process, (_, errors) in zip(running, said, strict=True):
         assert process.returncode == 0, errors.decode()
+        if "heartbeat_ms" in more and ticker.longest_ms(errors) > _STANDSTILL_MS:
+            raise ticker.StandstillError
     server_said, client_said = (list(map(json.loads, lines.splitlines())) for lines, _ in said)
     return {"server": server_said, "client": client_said}
 

@@ -32,6 +32,7 @@ import pytest
 
 from tests.support.live_program import wait_for
 from tests.support.namespaces import Side, run, separate_namespaces
+from tests.support.ticker import StandstillError
 from zmtpsniff.capture.block import Packet
 
 LEFT, RIGHT = 0, 1
@@ -213,10 +214,6 @@ def _tap(side: Side) -> Iterator[int]:
 
 class DroppedError(Exception):
     """The machine was too busy to capture all packets, so what was captured tests nothing."""
-
-
-class StandstillError(Exception):
-    """The machine let the wire stand still for so long that peers seemed silent to each other, as they were."""
 
 
 class LostEndError(Exception):
