@@ -129,7 +129,7 @@ class Endings:
 
     def has_hole(self, address: str, since_ns: int, until_ns: int) -> bool:
         """Whether the capture may lack octets of the host of a socket that passed in this time."""
-        return self._is_blind or self._holes.meet(host_of(address), since_ns, until_ns)
+        return self._is_blind or any(self._holes.meet(one, since_ns, until_ns) for one in self._programs.hosts(address))
 
     def begin_late(self, flow: int, host: str, time_ns: int) -> None:
         """The first frame is found of what a host sent on a connection from before the capture."""
@@ -142,7 +142,7 @@ class Endings:
 
     def began_before(self, address: str) -> bool:
         """Whether the host of a socket has a connection from before the capture on which it sent something."""
-        return host_of(address) in self._late_hosts
+        return any(one in self._late_hosts for one in self._programs.hosts(address))
 
     @property
     def is_disordered(self) -> bool:
@@ -192,7 +192,9 @@ class Endings:
 
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
-        return not self.sees_all and (self._is_blind or host_of(hop.dst) in self._blind)
+        return not self.sees_all and (
+            self._is_blind or any(one in self._blind for one in self._programs.hosts(hop.dst))
+        )
 
     def hides_next(self, hop: Hop) -> bool:
         """Whether the capture may lack the message in which the receiver of a message sent it on, or answered it.
@@ -205,7 +207,7 @@ class Endings:
         """
         if not self.is_blind(hop):
             return False
-        late = self._late_hosts.get(host_of(hop.dst)) or _LateHost()
+        late = next(filter(None, map(self._late_hosts.get, self._programs.hosts(hop.dst))), _LateHost())
         program = self._programs[hop.dst]
         may_ask = late.has_several and program.longest_relay_ns < 0 and not program.passed_jobs
         goes_elsewhere = hop.stream.sends == "publication" and hop.flow == late.flow
@@ -215,11 +217,11 @@ class Endings:
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than the beginnings of connections."""
-        return self._is_blind or host_of(address) in self._gaps
+        return self._is_blind or any(one in self._gaps for one in self._programs.hosts(address))
 
     def has_delay(self, address: str, since_ns: int, until_ns: int) -> bool:
         """Whether a message that a host sent in this time came here so late that others may have taken its place."""
-        return self._delays.meet(host_of(address), since_ns, until_ns)
+        return any(self._delays.meet(one, since_ns, until_ns) for one in self._programs.hosts(address))
 
     def may_hide_others(self, one: Passage) -> bool:
         """Whether a program may have waited for others in the time of a passage, which then is not its own time.

@@ -10,15 +10,29 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop
 
-_PROVEN = 16  # so many publications in a row show that two addresses are of one proxy
+_PROVEN = 16  # so many publications show that two addresses are of one proxy
+_SHARE = (
+    10  # if one in so many came that way: of a chain of proxies, an earlier one took those whose last leg is missing
+)
+_SOCKETS = 64  # that one proxy may take publications with
 
 
 class _Source(msgspec.Struct, eq=False):
     """Where a proxy seems to take its publications."""
 
-    host: str = ""
-    count: int = 0  # publications in a row that were taken there last
-    proven: str = ""  # the host where many in a row were taken
+    taken: dict[str, int] = {}  # by socket of an XSUB: publications that were taken there last
+    total: int = 0
+    proven: set[str] = set()  # the sockets that are certain
+
+    def count(self, socket: str) -> None:
+        """A publication was taken last with this socket; empty if the proxy made it itself."""
+        if not socket or (socket not in self.taken and len(self.taken) >= _SOCKETS):
+            self.taken, self.total = {}, 0
+            return
+        self.total += 1
+        count = self.taken[socket] = self.taken.get(socket, 0) + 1
+        if count > _PROVEN and count * _SHARE >= self.total:
+            self.proven.add(socket)
 
 
 class EqualMessages:
@@ -50,13 +64,8 @@ class EqualMessages:
             if one.stream.dst_kind == "XSUB" and list(one.frames) == frames and hop.may_come_of(one)
         ]
         source = self._sources.at(hop.src)
-        host = taken[0].stream.dst_host if taken else ""
-        if host != source.host:
-            source.host, source.count = host, 0
-        source.count += 1
-        if host and source.count > _PROVEN:
-            source.proven = host
-        return [one for one in reversed(taken) if one.stream.dst_host == source.proven]
+        source.count(taken[0].dst if taken else "")
+        return [one for one in reversed(taken) if one.dst in source.proven]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.

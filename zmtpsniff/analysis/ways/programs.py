@@ -27,10 +27,11 @@ The behaviour of a program so far shows its role:
   it did not, it works on one message at a time: until it sent the last message of another way, it was busy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from dissectors.address import host_of
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -63,6 +64,7 @@ class Program(msgspec.Struct, eq=False):
     reached: int = 0  # the number of the latest job that it passed on
     keeps_order: bool = True  # it has passed on each job before those that came later
     handled: int = 0  # how many messages it passed on or answered
+    more_hosts: list[str] = []  # if it has several addresses: all of them
     unjoined_ns: int = -1  # when it last sent a job that nothing joins to one that it took; negative: never
 
     def has_passed_over(self, job: Hop) -> bool:
@@ -137,6 +139,8 @@ class Programs(dict[str, Program]):
         self._elsewhere[key] += 1
         if self._elsewhere[key] == _UNITED:
             self.united.append((before, hop))
+            program = self[before.dst]
+            program.more_hosts = [*{*program.more_hosts, host_of(before.dst), host_of(hop.src)}]
 
     def take_back(self, answer: Hop, asked: Hop) -> None:
         """A program did not answer a request itself: the reply that it passed back comes only now."""
@@ -149,6 +153,7 @@ class Programs(dict[str, Program]):
         for address in other.sockets:
             self[address] = program
         program.sockets += other.sockets
+        program.more_hosts += other.more_hosts
         program.longest_relay_ns = max(program.longest_relay_ns, other.longest_relay_ns)
         program.answers += other.answers
         program.longest_reply_ns = max(program.longest_reply_ns, other.longest_reply_ns)
@@ -211,6 +216,11 @@ class Programs(dict[str, Program]):
         if taker is sender or taker is None or sender is None:
             return False
         return min(taker.longest_relay_ns, sender.longest_relay_ns) >= 0
+
+    def hosts(self, address: str) -> Collection[str]:
+        """The host of a socket, or all addresses of its program if that has several."""
+        program = self.get(address)
+        return (host_of(address),) if program is None or not program.more_hosts else program.more_hosts
 
     def take_job(self, hop: Hop) -> None:
         """A program takes a job: number it."""
