@@ -28,7 +28,9 @@ from zmtpsniff.render.json_schema import json_schema
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 GOLDEN = PROJECT / "tests" / "render" / "golden" / "stats"
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
-ALL = [*sorted(FIXTURES.glob("*.pcap*"))[::4], *sorted(CAPTURES.glob("mix_*.pcap*"))]
+# The mixed captures have connections of the others, as if another host had seen them: these would put its clock right.
+ALL = [*(path for path in sorted(FIXTURES.glob("*.pcap*"))[::4] if path.name[:3] not in ("m31", "mix"))]
+ALL += sorted(CAPTURES.glob("mix_21*.pcap*"))
 
 
 def told(*arguments: object) -> list[dict[str, Any]]:

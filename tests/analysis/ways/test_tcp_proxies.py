@@ -100,16 +100,15 @@ class _Wire:
         self.proxies.announce(Greeting(time_ns, 1, version="3.1", mechanism="NULL", **cast(Any, common)))
         self.proxies.announce(Command(time_ns, 1, name="READY", socket_type=kind, **cast(Any, common)))
 
-    def say(self, flow: int, src: str, dst: str, body: bytes) -> Hop:
-        """A side sends a message."""
+    def say(self, flow: int, src: str, dst: str, body: bytes) -> tuple[Hop, Hop | None]:
+        """A side sends a message. Returns it, and the one that a proxy passes on with it."""
         self._packet += 1
         stream = SimpleNamespace(shared=SimpleNamespace(has_ready_worker=False))
         hop = SimpleNamespace(
             flow=flow, src=src, dst=dst, frames=[body], time_ns=10**6 + self._packet, packet=self._packet,
             stream=stream, way=SimpleNamespace(is_over=False),
         )  # fmt: skip
-        self.proxies.take(cast(Hop, hop))
-        return cast(Hop, hop)
+        return cast(Hop, hop), self.proxies.forwarded(cast(Hop, hop))
 
 
 FRONT, SERVER = "10.0.0.9:5000", "10.0.0.5:6000"
@@ -130,22 +129,22 @@ def opened(nested: bool = True) -> _Wire:
 
 def test_a_message_parts_connections_that_seemed_to_be_one_conversation() -> None:
     wire = opened()
-    asked = {flow: wire.say(flow, f"10.0.0.{flow}:4000", FRONT, b"of %d" % flow) for flow in (1, 2)}
+    asked = {flow: wire.say(flow, f"10.0.0.{flow}:4000", FRONT, b"of %d" % flow)[0] for flow in (1, 2)}
     for flow, far in ((2, 3), (1, 4)):
-        passed = wire.say(far, f"10.0.0.9:400{far}", SERVER, b"of %d" % flow)
-        assert wire.proxies.original(passed) is asked[flow]
+        _, original = wire.say(far, f"10.0.0.9:400{far}", SERVER, b"of %d" % flow)
+        assert original is asked[flow]
     assert wire.proxies.behind("10.0.0.9:4003") == "10.0.0.2:4000"
     assert wire.proxies.behind("10.0.0.9:4004") == "10.0.0.1:4000"
     assert wire.proxies.behind(FRONT) == SERVER
-    reply = wire.say(3, SERVER, "10.0.0.9:4003", b"yes")
-    assert wire.proxies.original(wire.say(2, FRONT, "10.0.0.2:4000", b"yes")) is reply
-    assert wire.proxies.original(wire.say(2, FRONT, "10.0.0.2:4000", b"yes")) is None, "it has passed that on"
+    reply, _ = wire.say(3, SERVER, "10.0.0.9:4003", b"yes")
+    originals = [wire.say(2, FRONT, "10.0.0.2:4000", b"yes")[1] for _ in range(2)]
+    assert originals == [reply, None], "it has passed that on"
 
 
 def test_a_broker_that_greets_before_its_client_does_is_no_proxy() -> None:
     wire = opened(nested=False)
-    asked = wire.say(1, "10.0.0.1:4000", FRONT, b"?")
-    passed = wire.say(3, "10.0.0.9:4003", SERVER, b"?")
+    asked, _ = wire.say(1, "10.0.0.1:4000", FRONT, b"?")
+    passed, original = wire.say(3, "10.0.0.9:4003", SERVER, b"?")
     assert asked.frames == passed.frames
-    assert wire.proxies.original(passed) is None
+    assert original is None
     assert wire.proxies.behind("10.0.0.9:4003") == "10.0.0.9:4003"

@@ -33,7 +33,7 @@ from zmtpsniff.analysis.ways.hops import Hop
 
 _ANNOUNCEMENTS = frozenset({"HELLO", "WELCOME", "INITIATE", "READY"})
 _LEAST_SAID = 2  # announcements of one side: the order of fewer may be chance
-_WITHIN_NS = 1_000_000_000  # the handshake of the near connection ends at most so long after that of the far one
+_WITHIN_NS = 250_000_000  # the handshake of the near connection ends at most so long after that of the far one
 _OPENINGS = 4096  # connections that are remembered
 _ALIKE = 64  # connections whose handshakes look alike, among which a partner is sought
 _TAKEN = 1024  # messages that a proxy has taken on one connection, and not yet passed on
@@ -106,6 +106,8 @@ class TcpProxies:
 
     def __init__(self) -> None:
         """Start without any."""
+        self.is_active = False
+        """Whether a connection is a proxy's, or may still turn out to be one."""
         # By flow: the sides of connections that are opening, or have just been.
         self._openings: Ledger[int, dict[str, _Side]] = Ledger(dict, _OPENINGS)
         self._until_ns = 0  # until then, the oldest of them may find its other half
@@ -120,6 +122,7 @@ class TcpProxies:
         """A side of a connection announces something. Once both have told their types, the other half is sought."""
         if isinstance(event, Command) and event.name not in _ANNOUNCEMENTS:
             return
+        self.is_active = True
         sides = self._openings.at(event.flow)
         side = sides.get(event.src)
         if side is None:
@@ -177,6 +180,7 @@ class TcpProxies:
                 return
             for side in self._openings.pop(flow).values():
                 side.forget()
+        self.is_active = len(self._sides) > 0
 
     def behind(self, address: str) -> str:
         """The peer for which an address of a proxy stands; the address itself if it is no proxy's, or has several.
@@ -191,20 +195,19 @@ class TcpProxies:
 
     # ------------------------------------------------------------------ messages
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no connection is a proxy's, or may still turn out to be one."""
-        return not (self._sides or self._openings)
+    def forwarded(self, hop: Hop) -> Hop | None:
+        """A message has come: the one that its sender, a proxy, passes on with it; None if the sender is no proxy.
 
-    def take(self, hop: Hop) -> None:
-        """A message has come, which its receiver may pass on if it is a proxy."""
+        Its receiver may be a proxy, too, and pass it on.
+        """
         if hop.time_ns > self._until_ns:
             self._forget_old(hop.time_ns)
         side = self._sides.get((hop.flow, hop.dst)) or self._openings.get(hop.flow, {}).get(hop.dst)
         if side is not None:
             side.taken.append(hop)
+        return self._original(hop)
 
-    def original(self, hop: Hop) -> Hop | None:
+    def _original(self, hop: Hop) -> Hop | None:
         """The message of the other half that a proxy passes on as ``hop``; None if its sender is no proxy."""
         side = self._sides.get((hop.flow, hop.src))
         if side is None:

@@ -475,10 +475,7 @@ class Ways:
                 self._set_back(time_ns)
         if self.endings.knows_acknowledged:
             stream.receipts.expect(hop)
-        proxies = self.proxies
-        if not proxies.is_idle:
-            proxies.take(hop)
-        if not proxies.is_idle and (original := proxies.original(hop)) is not None:
+        if self.proxies.is_active and (original := self.proxies.forwarded(hop)) is not None:
             self._join_forwarded(hop, original, self._answerable.get((hop.flow, request, request_part)))
         elif sends == "request":
             if is_idle or hop.frames == _PROBE:
