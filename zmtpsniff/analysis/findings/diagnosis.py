@@ -212,11 +212,12 @@ class Diagnosis:
         flow = messages[0].flow
         self._remove_listener(flow, self._look_for_relay)
         is_followed = self._relays.follows(flow)
-        if self._relays.find_relay(messages[0]):
+        has_worker = self._relays.find_worker(messages[0])
+        if has_worker or (messages[0].socket_type is not None and self._relays.find_split(messages[0])):
             self._follow_earlier()
             if not is_followed and self._relays.follows(flow):
                 self._relays.take(messages)
-            if self._relays.may_be_split(flow):
+            if has_worker and self._relays.may_be_split(flow):
                 self._add_listener(flow, self._look_for_work)
                 self._look_for_work(messages[1:])
         elif b"" not in messages[0].frames and not self._relays.is_settled(flow):

@@ -35,6 +35,7 @@ from zmtpsniff.analysis.ways.way_connections import PROCESS_PATIENCE_NS, Process
 
 _OPEN = 4096  # open connections of one host that are counted
 _ENDED = 500  # connections that are over: a program may close the one before it opens the next
+_PASSERS = 1000  # sockets that send what their programs took: at each, all open connections are looked through
 _IDLE = 500  # idle hosts; live, each short-lived process is one
 
 # By type, the kinds of messages that it takes or sends. "pushed" are requests that a PUSH answers, or these replies.
@@ -228,20 +229,25 @@ class RelayHosts:
 
     def add_passer(self, flow: int, address: str) -> None:
         """A socket sends what its program took at another socket. If its host has none, the program is split."""
-        if flow not in self._open or address in self._passers:
+        dossier = self._open.get(flow)
+        if dossier is None or address in self._passers:
             return
         self._passers.at(address)
-        name = self._names(self._open[flow])[[*self._open[flow].types].index(address)]
+        name = self._names(dossier)[[*dossier.types].index(address)]
+        if dossier.types[address] != "ROUTER" and self._hosts.at(name).is_relay:
+            return  # it has both
         has_taker = any(
             kind in ("ROUTER", _UNKNOWN) and one != address and its_name == name
-            for dossier in self._open.values()
-            for its_name, (one, kind) in zip(self._names(dossier), dossier.types.items(), strict=True)
+            for other in self._open.values()
+            for its_name, (one, kind) in zip(self._names(other), other.types.items(), strict=True)
         )
         if not has_taker:
             self._add_split("request")
 
     def may_be_split(self, flow: int) -> bool:
-        """Whether a side of a connection may send what its program took at another address."""
+        """Whether a side of a connection may send what its program took at another address, and that is not known."""
+        if _SPLIT["request"] <= self._split or len(self._passers) >= _PASSERS:
+            return False
         types = self._open[flow].types if flow in self._open else {}
         return any(kind in ("ROUTER", "DEALER") and one not in self._passers for one, kind in types.items())
 

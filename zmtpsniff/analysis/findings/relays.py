@@ -172,26 +172,23 @@ class Relays(Inquiry):
             return True
         return self.may_be_split(dossier.flow)
 
-    def find_relay(self, first: Message) -> bool:
-        """If the first message of a connection shows a program that passes messages on: follow it. Return whether.
-
-        The READY of a worker shows its broker, an envelope the sender.
-        """
+    def find_worker(self, first: Message) -> bool:
+        """Follow a broker if the first message of a connection is the READY of its worker. Return whether it is."""
         broker = first.dst
         if first.socket_type is None:  # the capture lacks READY, but each message of Majordomo has a header
             broker = next(filter(has_bound_port, (first.src, first.dst)), "")
             if not (broker and is_of_worker(first.frames)):
                 return False
         elif first.socket_type not in _WORKERS or not says_ready(first.frames):
-            return self.may_be_split(first.flow) and self.find_split(first)
+            return False
         self._hosts.add_broker(first.flow, broker)
         return True
 
-    def find_split(self, message: Message) -> bool:
-        """If its envelope shows that the sender took a message elsewhere: follow that program. Return whether."""
-        is_passed_on = has_client_id(message.frames) or at_hand(message.frames[0]) in self._announced
-        if is_passed_on:
-            self._hosts.add_passer(message.flow, message.src)
+    def find_split(self, request: Message) -> bool:
+        """If its envelope shows that the sender took a request elsewhere: follow that program. Return whether."""
+        is_passed_on = has_client_id(request.frames) or at_hand(request.frames[0]) in self._announced
+        if is_passed_on and self.may_be_split(request.flow):
+            self._hosts.add_passer(request.flow, request.src)
         return is_passed_on
 
     def may_be_split(self, flow: int) -> bool:

@@ -140,7 +140,8 @@ class Programs(dict[str, Program]):
         if self._elsewhere[key] == _UNITED:
             self.united.append((before, hop))
             program = self[before.dst]
-            program.more_hosts = [*{*program.more_hosts, host_of(before.dst), host_of(hop.src)}]
+            own = (host_of(before.dst), host_of(hop.src))
+            program.more_hosts = [*dict.fromkeys((*program.more_hosts, *own))]
 
     def take_back(self, answer: Hop, asked: Hop) -> None:
         """A program did not answer a request itself: the reply that it passed back comes only now."""
@@ -153,7 +154,7 @@ class Programs(dict[str, Program]):
         for address in other.sockets:
             self[address] = program
         program.sockets += other.sockets
-        program.more_hosts += other.more_hosts
+        program.more_hosts = [*dict.fromkeys((*program.more_hosts, *other.more_hosts))]
         program.longest_relay_ns = max(program.longest_relay_ns, other.longest_relay_ns)
         program.answers += other.answers
         program.longest_reply_ns = max(program.longest_reply_ns, other.longest_reply_ns)

@@ -219,6 +219,8 @@ class WayConnections(dict[int, WayConnection]):
 
     def unite(self, before: Hop, hop: Hop) -> None:
         """The socket that took a message, and the one that passed it on, are of one program: both count to one host."""
+        if len(self._united) >= _UNITED:
+            return
         if hop.src not in self._united:
             flow, socket, host = hop.flow, hop.src, before.stream.dst_host
         else:  # the program takes messages at several addresses
@@ -295,6 +297,7 @@ class WayConnections(dict[int, WayConnection]):
         self._resent.pop(flow, None)
         self._receipts.pop(flow, None)
         self.round_trips.end(flow)
+        self._united.pop(client, None)
         connection = self.pop(flow, None)
         if connection is not None:
             for src, stream in connection.streams.items():

@@ -85,6 +85,7 @@ from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 _WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
 _BEGUN = 4  # ways that a REQ began, of which the last ones may be its READY
 _LEGS = 4096  # of one request: a service may send replies to it for ever
+_PASSERS = 64  # late brokers that are looked at
 _LAST_LEGS = 16  # among so many, the newest, is a reply that overtook the one before
 _LATE = 4096  # messages of ways whose records are made; they may be answered or passed on
 _LATE_OCTETS = 8 << 20  # of those
@@ -125,7 +126,7 @@ class Ways:
         self._answerable: dict[tuple[int, int, int], Hop] = {}
         # By host and envelope: requests that a broker passed on over a connection that has ended since.
         self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
-        self.late_passers: Ledger[tuple[int, str], int] = Ledger(int)
+        self.late_passers: Ledger[tuple[int, str], int] = Ledger(int, _PASSERS)
         """By late connection and sender: how long a broker has sent requests whose legs before did not come here."""
         self._unseen_since: Ledger[int, int] = Ledger(int)
         self._dispatched: dict[int, Hop] = {}  # by connection: the last request that a broker passed on over it
