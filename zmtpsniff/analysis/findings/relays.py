@@ -709,7 +709,7 @@ class Relays(Inquiry):
         """
         if not self._ways.endings.began_before(place.at):
             return False
-        asked = {host_of(peer) for _, peer in place.asks}
+        asked = {host_of(peer) for _, peer in place.asks} or {host_of(place.upstream)}
         own = {host_of(one) for one in self._ways.programs[place.at].sockets}
         return len(own) > 1 or not asked.isdisjoint(lost.waits)
 
