@@ -22,7 +22,7 @@ lacks a handshake, a proxy is not found here. Then equal octets alone join its m
 
 from collections import deque
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from dissectors.address import host_of
@@ -53,6 +53,7 @@ class _Side:
         self.taken: deque[Hop] = deque(maxlen=_TAKEN)
         self.other: _Side | None = None  # at the other end of the connection, once both have announced their types
         self.partner: _Side | None = None  # if this side is a proxy's: its side of the other connection
+        self.opened_ns = 0  # when both had
         self.is_near = False  # of the two connections, this one leads to the client
         self.is_proven = False  # a message that the proxy sent on one of the two was one that it took on the other
         self.is_over = False
@@ -135,17 +136,19 @@ class TcpProxies:
             one, other = sides.values()
             one.other, other.other = other, one
             for own in (one, other):
+                own.opened_ns = event.time_ns
                 self._open(own)
             self._forget_old(event.time_ns)
 
     def _open(self, side: _Side) -> None:
         """A connection is open: if ``side`` is a proxy's, it may be a far one, or the near one of one before it."""
         assert side.other is not None
-        near = side.key(side.other)
-        fars = (one for one in self._fars.get(near, ()) if one.partner is None and not one.is_over)
-        far = next(filter(side.encloses, fars), None)
-        if far is not None:
-            self._pair(side, far)
+        near, begun_ns = side.key(side.other), side.other.times[0]
+        # A far connection opens while the near one does; of several, the first one counts.
+        latest = takewhile(lambda one: one.opened_ns > begun_ns, reversed(self._fars.get(near, ())))
+        fars = [one for one in latest if one.partner is None and not one.is_over and side.encloses(one)]
+        if fars:
+            self._pair(side, fars[-1])
         self._nears.at(near).append(side)
         self._fars.at(side.key(side)).append(side)
 
