@@ -1,7 +1,8 @@
 """Messages with the same octets as those that the sender's host has taken: one program may have passed them on.
 
-A proxy of publications may have two networks, so that its XSUB takes them at another address than that of its XPUB. It
-is known by many publications in a row that the XPUB sends, and that an XSUB of the same host took the latest.
+A proxy of publications may have two networks, so that its XSUB takes them at another address than that of its XPUB.
+Many publications show it: of those that the XPUB sends, this XSUB was the last to take the same octets. Of a chain of
+proxies, an earlier one was the last for those few whose last leg is missing.
 """
 
 import msgspec
@@ -11,9 +12,7 @@ from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop
 
 _PROVEN = 16  # so many publications show that two addresses are of one proxy
-_SHARE = (
-    10  # if one in so many came that way: of a chain of proxies, an earlier one took those whose last leg is missing
-)
+_SHARE = 10  # and one in so many came that way
 _SOCKETS = 64  # that one proxy may take publications with
 
 

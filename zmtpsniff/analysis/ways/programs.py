@@ -39,9 +39,7 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 _SOCKETS = 65_536
 _ENDED = 1000  # closed sockets that are remembered: ways that ended there are finished some time later
 _MANY = 32  # so many jobs that were passed on in order show that a program keeps their order
-_UNITED = (
-    4  # so many messages that came to one address, and went on from another one, show that both are of one program
-)
+_UNITED = 4  # if so many messages came to one address and went on from another one, both are of one program
 _KNOWN = 16  # messages that were passed on: the same way again would show, too
 _PART = 0.75  # of its jobs: a program that passes fewer on drops the others on purpose
 
@@ -111,7 +109,7 @@ class Programs(dict[str, Program]):
             stream.round_trip_ns = length_ns
         taken_at = before.dst
         is_elsewhere = stream.dst_host != hop.stream.src_host
-        if is_elsewhere and hop.joined != "body" and not _differs_by_one_id(before, hop):
+        if is_elsewhere and hop.stream.sends != "publication" and not _differs_by_one_id(before, hop):
             return  # the capture may lack a hop in between
         if stream.is_local and hop.joined == "envelope" and _lacks_leg(before, hop):
             return
