@@ -193,6 +193,15 @@ def test_disorder_of_the_order_of_a_delay_accuses_nobody(name: str) -> None:
         assert [code for code, _ in alarms(diagnose_events([disorder, *events]))] == [FAULTS[name][0]] * is_accused
 
 
+def test_of_a_proxy_with_two_networks_disorder_hides_where_it_took_publications(tmp_path: Path) -> None:
+    """Equal octets alone tell that. At one address they are enough."""
+    packets, path = load(SYSTEMS / "proxy_drops.pcap.gz"), tmp_path / "networks.pcap"
+    save_with_two_addresses(packets, path)
+    disorder = Problem("note", "capture-disorder", "20 packets came late", by_ns=1_000_000)
+    for capture, codes in [(SYSTEMS / "proxy_drops.pcap.gz", ["not-passed-on"]), (path, [])]:
+        assert [code for code, _ in alarms(diagnose_events([disorder, *zmtpsniff.open(capture)]))] == codes
+
+
 @pytest.mark.parametrize("name", ["asking_worker_dies", "worker_dies"])
 def test_where_packets_are_out_of_order_one_request_that_seems_lost_accuses_nobody(name: str) -> None:
     events = list(zmtpsniff.open(SYSTEMS / f"{name}.pcap.gz"))
