@@ -165,9 +165,9 @@ class FlowEngine:
         """Whether connections may come whole: no part asks for more of them than their octets."""
         return self._may_take_whole and self._wanted is None
 
-    @takes_whole.setter
-    def takes_whole(self, may: bool) -> None:
-        self._may_take_whole = may
+    def refuse_whole(self) -> None:
+        """Take no connection whole: its packets do not have the addresses that it has here."""
+        self._may_take_whole = False
 
     def take_step(self, step: Step) -> None:
         """Take a step of a connection that comes whole."""

@@ -109,7 +109,7 @@ class Sniffer:
             self._selector.may_speak = self._engine.flows.register.may_speak
         self._translator = _make_translator(collaborators)
         if self._translator is not None:
-            self._engine.takes_whole = False  # the core sees the addresses that packets have
+            self._engine.refuse_whole()
         self._keeps_batches = settings.batches
         self._settled = None
         if core is not None and self._selector is None:

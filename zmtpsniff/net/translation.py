@@ -14,7 +14,7 @@ can, but Kubernetes has another one drawn at random, for another address of the 
 
 A connection that is older than the capture has no SYN in it. Its first segments are compared instead, since their
 sequence and acknowledgment numbers count from the two numbers that the ends drew. Some of each direction must be equal.
-What the client sends has the client's own addresses first.
+The view that has the client's segments first has the client's own addresses.
 """
 
 from collections import Counter, OrderedDict
@@ -125,9 +125,8 @@ class TranslationLog:
 
     def begin_late(self, client: bytes, segments: Sequence[Segment]) -> None:
         """A connection without a SYN begins with these segments; ``client`` is the key of its client's direction."""
-        equal: Counter[tuple[bytes, bool]] = (
-            Counter()
-        )  # by another key of the client's direction, and whether that sends
+        # By another key of the client's direction, and whether that sends.
+        equal: Counter[tuple[bytes, bool]] = Counter()
         ahead: Counter[bytes] = Counter()  # how often what the client sends comes there first, or what it gets last
         for _, _, key, seq, ack, _, _, _ in segments[:_FIRST]:
             came = self._first.get((seq, ack), {})
@@ -183,7 +182,7 @@ def _have_one_client(key: bytes, other: bytes) -> bool:
 
 
 def _is_round(number: int) -> bool:
-    """Whether somebody may have made a number up."""
+    """Whether a number looks made up."""
     return number < _LEAST_NUMBER or number % 1000 == 0 or number & 0xFFFF in (0, 1, 0xFFFF)
 
 

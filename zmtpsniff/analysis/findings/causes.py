@@ -11,9 +11,9 @@ Inquiries look at one socket each, so one fault makes several claims. Four rules
 2. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
    becomes a note that names the socket. So it is if that socket has an error of its own, if its host waits there, and
    if the times fit: the cause must have begun before the effect, or hardly later.
-   A program may wait for another one from an address that nobody knows to be its own. Then only times tell. It is slow
-   if each of its slow replies holds a slow one of the other service, and silent if it stopped to answer just when the
-   other service went away. What it says is "perhaps" then.
+   The capture may not show that the address from which a program asks another one is its own. Then only times tell,
+   and the note says "perhaps": the program stopped to answer just when the other one went away, or each of its slow
+   replies holds a slow one of the other (:func:`excuse_who_is_slow_with`).
 3. *Whoever forwards octets does nothing of its own* (:func:`without_forwarded`). A claim about an address of a TCP
    proxy is left out if another one says the same of the peer behind it.
 4. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a

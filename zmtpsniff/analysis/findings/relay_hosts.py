@@ -17,7 +17,7 @@ A host goes through these states:
 
 A broker may take messages at one address of its host and send them on from another one: it has two networks. Then no
 host has both sockets. An envelope shows that its sender passes on what it took elsewhere, and an XSUB is there to pass
-on what it gets. From then on each host with a socket that may belong to such a program is a relay (a *split* program).
+on what it gets. Such a program is *split*. From then on, each host with a socket that may belong to one is a relay.
 
 Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
 machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known

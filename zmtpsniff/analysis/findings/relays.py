@@ -101,8 +101,6 @@ _LOST = {  # by fate: what the place did, in words
 }
 
 _DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
-
-
 _SHARED = "; but addresses do not tell programs apart there, and the capture begins in the middle"
 _GAP = "; octets are missing there, and what it did with them may be among these"
 

@@ -39,7 +39,7 @@ from zmtpsniff.net.witness import Acknowledgment, Pause
 _TURNS = 2  # requests of a CLIENT that are remembered: it asks one at a time
 _RESENT = 1024  # pauses that are remembered of one stream
 _UNKNOWN = 1024  # streams whose processes are looked for, the newest
-_UNITED = 1024  # sockets that count to another host than their addresses say
+_MOST_UNITED = 1024  # sockets that count to another host than their addresses say
 _BETWEEN_LOOKS_NS = 20_000_000
 PROCESS_PATIENCE_NS = 10_000_000_000
 """A process that is not known so long after its connection began is not looked for any longer."""
@@ -215,11 +215,11 @@ class WayConnections(dict[int, WayConnection]):
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
         self._unknown: Ledger[tuple[int, str], _Unknown] = Ledger(limit=_UNKNOWN)  # live, by flow and sender
         self._next_look_ns = 0
-        self._united: Ledger[str, str] = Ledger(str, _UNITED)
+        self._united: Ledger[str, str] = Ledger(str, _MOST_UNITED)
 
     def unite(self, before: Hop, hop: Hop) -> None:
         """The socket that took a message, and the one that passed it on, are of one program: both count to one host."""
-        if len(self._united) >= _UNITED:
+        if len(self._united) >= _MOST_UNITED:
             return
         if hop.src not in self._united:
             flow, socket, host = hop.flow, hop.src, before.stream.dst_host
