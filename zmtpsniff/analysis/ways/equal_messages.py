@@ -5,11 +5,14 @@ Many publications show it: of those that the XPUB sends, this XSUB was the last 
 proxies, an earlier one was the last for those few whose last leg is missing.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import HeldMessages
 from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.analysis.ways.programs import Programs
 
 _PROVEN = 16  # so many publications show that two addresses are of one proxy
 _SHARE = 10  # and one in so many came that way
@@ -37,9 +40,10 @@ class _Source(msgspec.Struct, eq=False):
 class EqualMessages:
     """Finds the messages that a host took and sends on as they are: a proxy of publications or jobs, a TCP proxy."""
 
-    def __init__(self, held: HeldMessages) -> None:
-        """``held`` has the messages that hosts may pass on."""
+    def __init__(self, held: HeldMessages, programs: Programs) -> None:
+        """``held`` has the messages that hosts may pass on, ``programs`` knows which sockets belong together."""
         self._held = held
+        self._programs = programs
         self._sources: Ledger[str, _Source] = Ledger(_Source)  # by the socket of an XPUB
         self._takers: Ledger[str, None] = Ledger()  # hosts that take publications
 
@@ -66,7 +70,23 @@ class EqualMessages:
         source.count(taken[0].dst if taken else "")
         return [one for one in reversed(taken) if one.dst in source.proven]
 
-    def proves(self, before: Hop, hop: Hop) -> bool:
+    def original(self, options: Sequence[Hop], hop: Hop) -> tuple[Hop, bool]:
+        """The one of several equal messages that a program passes on here, and whether that is certain.
+
+        It is the oldest, if nothing shows which. On one host, where all programs may have one address, it may be what
+        another proxy took, if the capture lacks the leg between the two.
+        """
+        is_only = len(options) == 1
+        before = options[0] if is_only else self._programs.likely(options, hop)
+        if is_only and not hop.stream.is_local:
+            return before, self._proves(before, hop)
+        if self._programs.are_two(before, hop):
+            hop.stream.is_proven = False  # by this one
+            return before, False
+        is_as_before = hop.stream.note_source(before)
+        return before, is_only and is_as_before and self._proves(before, hop)
+
+    def _proves(self, before: Hop, hop: Hop) -> bool:
         """Whether equal octets prove that one program took ``before``, and sent it on as ``hop``.
 
         They do if both are of one host or process. Programs that talk to each other on one host share its address:
