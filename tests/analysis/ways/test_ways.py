@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Message, Place, Problem, at_hand
-from tests.analysis.ways.scenes import MS, Scene
+from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
-from tests.support.footprint import entries, reachable
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.ways import ways as ways_module
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.way_records import Leg, Way
 from zmtpsniff.analysis.ways.ways import Ways
@@ -177,128 +175,10 @@ def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
     assert outputs >= 10
 
 
-def test_publications_cross_a_proxy() -> None:
-    ways, messages = traced(FIXTURES / "rec_forwarder_ok.pcap")
-    passed = [way for way in ways if way.kind == "publication" and len(way.legs) > 1]
-    assert passed
-    for way in passed:
-        assert len({tuple(message_of(leg, messages).frames) for leg in way.legs}) == 1
-        assert way.legs[1].joined == "body"
-
-
 def test_a_request_without_a_broker_is_a_way_of_two_legs() -> None:
     ways, _ = traced(FIXTURES / "m31_req_rep.pcap")
     assert {len(way.legs) for way in ways} == {2}
     assert all(way.answered and way.slowest is not None and way.slowest.what == "inside" for way in ways)
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
-    """It asks again and again before a reply, too, and a worker says that it is ready."""
-    ways, kept = Ways(in_order=in_order), []
-    scene = Scene()
-    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("REQ", "REP"))
-    for _ in range(6):
-        for number in range(50):
-            if number % 9 == 0:
-                scene.say(1, b"", b"%d" % number)
-            asked = scene.say(1, b"", b"%d" % number, after_ms=1000)
-            scene.say(1, b"", b"reply", by_server=True, answers=asked)
-        for way in ways.take(scene.events):
-            ways.record(way)
-        scene.events.clear()
-        kept.append(sum(isinstance(one, OpenWay) for one in reachable(ways)))
-    assert kept[-1] == kept[3] < 200
-
-
-@pytest.mark.parametrize("is_left", [False, True])
-def test_clients_that_come_and_go_leave_no_ways_behind(is_left: bool) -> None:
-    ways, scene = Ways(in_order=False), Scene()
-    for flow in range(1, 200):
-        scene.connect(flow, f"10.0.0.1:{40_000 + flow}", "10.0.0.2:5555", types=("REQ", "REP"))
-        asked = scene.say(flow, b"", b"question", after_ms=1000)
-        scene.say(flow, b"", b"reply", by_server=True, answers=asked)
-        ways.take(scene.events)
-        scene.events.clear()
-        scene.close(flow)
-        if is_left:
-            ways.stop_following(flow)
-            ways.end_unfollowed(scene.events.pop())  # type: ignore[arg-type]
-    assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
-
-
-def test_acknowledgments_without_messages_cost_bounded_memory() -> None:
-    """Such as those of a connection whose messages nobody can open."""
-    ways, scene = Ways(), Scene()
-    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
-    ways.take(scene.events)
-    for number in range(0, 10_000, 100):
-        ways.acknowledge((at, flow, "10.0.0.1:40000", at) for flow in (1, 2) for at in range(number, number + 100))
-        ways.take([])
-    assert entries(ways) < 1000
-
-
-@pytest.mark.parametrize("pause_ms", [1, 200_000])
-def test_replies_without_end_cost_bounded_memory(monkeypatch: pytest.MonkeyPatch, pause_ms: int) -> None:
-    """A worker sends part after part of one reply, also after a pause behind which its way was told."""
-    monkeypatch.setattr(ways_module, "_LEGS", 100)
-    monkeypatch.setattr(ways_module, "_LATE", 100)
-    ways, scene = Ways(), Scene()
-    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
-    scene.connect(2, "10.0.0.3:40000", "10.0.0.2:5556", types=("DEALER", "ROUTER"))
-    scene.say(1, b"", b"all")
-    scene.say(2, NEAR, b"", b"all", by_server=True)
-    sizes, found = [], []
-    for part in range(3000):
-        scene.say(2, NEAR, b"", b"%d" % part, after_ms=pause_ms if part == 1 else 1)
-        scene.say(1, b"", b"%d" % part, by_server=True)
-        found += ways.take(scene.events)
-        scene.events.clear()
-        if part % 1000 == 999:
-            sizes.append(entries(ways))
-    assert [way.kind for way in found][:1] == ["request"]
-    assert sizes[2] < sizes[0] + 100
-
-
-def test_programs_keep_no_way_that_was_told() -> None:
-    ways, scene = Ways(), Scene()
-    for flow in range(1, 40):
-        scene.connect(flow, f"10.0.0.1:{40_000 + flow}", f"10.0.1.{flow}:5555", types=("REQ", "REP"))
-        scene.say(flow, b"", b"reply", by_server=True, answers=scene.say(flow, b"", b"ask"))
-        scene.close(flow)
-        scene.now_ns += 100_000 * MS
-        ways.take(scene.events)
-        scene.events.clear()
-    assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
-
-
-def test_long_jobs_cost_bounded_memory() -> None:
-    """Each of them is kept for five seconds. Memory has no room for so many."""
-    ways, scene = Ways(in_order=False), Scene()
-    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("PUSH", "PULL"))
-    over = []
-    for number in range(2000):
-        scene.say(1, b"%d" % number, b"x" * 65_000 + b"%d" % number)
-        over += ways.take(scene.events)
-        scene.events.clear()
-    assert sum(len(one) for one in reachable(ways) if isinstance(one, bytes)) < 80 << 20
-    assert [way.first.packet for way in over] == list(range(1, len(over) + 1))
-    assert len(over) + len(ways.finish()) == 2000
-
-
-def test_long_messages_that_came_and_went_close_no_way() -> None:
-    """Only those of open ways need memory."""
-    ways, scene = Ways(in_order=False), Scene()
-    for flow in (1, 2):
-        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.0.9:5555", types=("REQ", "REP"))
-    first = scene.say(2, b"", b"question")
-    for _ in range(2000):
-        asked = scene.say(1, b"", b"x" * 65_000)
-        scene.say(1, b"", b"reply", by_server=True, answers=asked)
-        ways.take(scene.events)
-        scene.events.clear()
-    scene.say(2, b"", b"reply", by_server=True, answers=first)
-    assert [len(way.hops) for way in ways.take(scene.events)] == [2]
 
 
 def of_world(events: list[AnyEvent]) -> list[Way]:
@@ -351,49 +231,6 @@ def test_ids_that_nobody_announced_are_found_out() -> None:
     assert [len(way.legs) for way in ways] == [4, 4, 4, 4]
     for way in ways:
         assert {world.first[leg.packet] for leg in way.legs} == {way.legs[0].packet}
-
-
-@pytest.mark.parametrize("said", [b"tick", b"measurement 0001"])
-@pytest.mark.parametrize("clients", [1, 2])
-def test_jobs_that_come_to_one_socket_are_not_passed_on_from_there(clients: int, said: bytes) -> None:
-    """On a host with several programs: neither what one says again, nor what two say alike."""
-    scene = Scene()
-    for flow in range(clients):
-        scene.connect(1 + flow, f"127.0.0.1:{40_000 + flow}", "127.0.0.1:5555", types=("PUSH", "PULL"))
-    for number in range(3 * clients):
-        scene.say(1 + number % clients, said)
-    assert [len(way.legs) for way in scene.ways()] == [1] * 3 * clients
-
-
-@pytest.mark.parametrize(("hosts", "unsure"), [(["10.0.0.1", "10.0.0.2", "10.0.0.3"], 0), (["127.0.0.1"] * 3, 15)])
-def test_an_id_shows_on_loopback_only_in_time_that_one_program_took_and_sent_it(hosts: list[str], unsure: int) -> None:
-    """There another program may know the id as well."""
-    scene = Scene()
-    for flow in (1, 2):
-        client, server = f"{hosts[flow - 1]}:4000{flow}", f"{hosts[flow]}:500{flow}"
-        scene.connect(flow, client, server, types=("PUSH", "PULL"))
-    for number in range(20):
-        scene.say(1, b"job-%04d" % number)
-        scene.say(2, b"done: job-%04d" % number)
-    ways = scene.ways()
-    assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 2]] * 20
-    assert [way.legs[1].certain for way in ways] == [False] * unsure + [True] * (20 - unsure)
-
-
-@pytest.mark.parametrize(
-    ("hosts", "is_proxy"),
-    [(["127.0.0.1"] * 3, False), (["10.0.0.2"] * 3, False), (["10.0.0.1", "10.0.0.2", "10.0.0.3"], True)],
-)
-def test_publishers_of_one_host_that_say_the_same_are_no_proxy(hosts: list[str], is_proxy: bool) -> None:
-    """All programs have one address there, so equal octets prove nothing; on a host of its own they do."""
-    scene = Scene()
-    scene.connect(1, f"{hosts[1]}:40000", f"{hosts[0]}:5001", types=("SUB", "PUB"))
-    scene.connect(2, f"{hosts[2]}:40001", f"{hosts[1]}:5002", types=("SUB", "PUB"))
-    scene.say(1, b"topic", b"reading 17", by_server=True)
-    scene.say(2, b"topic", b"reading 17", by_server=True, after_ms=50)
-    (way,) = scene.ways()
-    assert [leg.certain for leg in way.legs] == [True, is_proxy]
-    assert way.ended is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
@@ -556,35 +393,6 @@ def test_an_id_that_one_leg_tells_another_one_while_a_third_waits() -> None:
         scene.say(flow, b"", b"re y %d" % flow, by_server=True, answers=asked[flow - 1])
     ways = {way.legs[0].flow: [leg.packet for leg in way.legs] for way in scene.ways()}
     assert ways == {1: [1, 5, 7, 8], 2: [2, 6], 3: [3, 9, 13, 14], 4: [4, 10, 11, 12]}
-
-
-def test_who_asks_again_is_told_apart_from_others_on_its_host() -> None:
-    """The connection that a client closed just before it made a new one is its own."""
-    scene = Scene()
-    for number in (1, 2):
-        scene.connect(number, f"127.0.0.1:4000{number}", "127.0.0.1:5555", types=("REQ", "ROUTER"))
-        scene.say(number, b"", b"price?")
-    for number in (2, 1):
-        scene.now_ns += 500 * MS
-        scene.close(number)
-        scene.connect(10 + number, f"127.0.0.1:4100{number}", "127.0.0.1:5555", types=("REQ", "ROUTER"))
-        asked = scene.say(10 + number, b"", b"price?")
-        scene.say(10 + number, b"", b"42", by_server=True, answers=asked)
-    again = {way.legs[0].flow: way.again.flow for way in scene.ways() if way.again is not None}
-    assert again == {11: 1, 12: 2}
-
-
-def test_of_clients_that_gave_up_at_once_nobody_knows_which_asks_again() -> None:
-    scene = Scene()
-    for number in (1, 2):
-        scene.connect(number, f"127.0.0.1:4000{number}", "127.0.0.1:5555", types=("REQ", "ROUTER"))
-        scene.say(number, b"", b"price?")
-    scene.now_ns += 500 * MS
-    for number in (1, 2):
-        scene.close(number)
-    scene.connect(11, "127.0.0.1:41001", "127.0.0.1:5555", types=("REQ", "ROUTER"))
-    scene.say(11, b"", b"price?")
-    assert [way.again for way in scene.ways()] == [None] * 3
 
 
 def test_what_came_over_a_connection_that_is_over_keeps_its_id() -> None:

@@ -133,9 +133,9 @@ class RequestJoins:
         self._receive(hop)
 
     def join_forwarded(self, hop: Hop, original: Hop, paired: Hop | None) -> None:
-        """A TCP proxy passes a request or a reply on over the other half of a conversation, as the way of it knows.
+        """A TCP proxy passes a request or a reply on over the other half of a conversation.
 
-        ``paired`` is the request that the message answers there.
+        ``paired`` is the request that the message answers there. The way of ``original`` has the message already.
         """
         if hop.reply:
             self._note_answered_by(hop)
