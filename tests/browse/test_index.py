@@ -18,7 +18,8 @@ from tests.support.browse_terminal import read_index
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES, PROJECT
 from tests.world.tap import load
-from zmtpsniff.browse.index import ROWS, RecordIndex
+from zmtpsniff.browse.blocks import ITEMS
+from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.browse.selection import filtered_rows, rows_of_flows
 from zmtpsniff.capture.block import Block, Packet
@@ -46,23 +47,23 @@ def messages(count: int) -> list[AnyEvent]:
     ]
 
 
-@pytest.mark.parametrize("batch", [1, ROWS - 1, ROWS, 3 * ROWS + 5])
+@pytest.mark.parametrize("batch", [1, ITEMS - 1, ITEMS, 3 * ITEMS + 5])
 def test_rows_are_the_same_however_they_come(batch: int) -> None:
     index = RecordIndex()
-    events = messages(4 * ROWS + 3)
+    events = messages(4 * ITEMS + 3)
     for start in range(0, len(events), batch):
         index.take(events[start : start + batch])
         assert index.event(len(index) - 1) == events[len(index) - 1]
     assert list(index.events(0, len(index))) == events
-    assert list(index.events(ROWS - 2, ROWS + 2)) == events[ROWS - 2 : ROWS + 2]
-    assert index.row_of_packet(ROWS + 1) == ROWS
-    assert index.row_of_packet(ROWS + 1, 99) is None
+    assert list(index.events(ITEMS - 2, ITEMS + 2)) == events[ITEMS - 2 : ITEMS + 2]
+    assert index.row_of_packet(ITEMS + 1) == ITEMS
+    assert index.row_of_packet(ITEMS + 1, 99) is None
     assert index.row_from_packet(0) == 0
     assert index.row_from_packet(len(events) + 1) is None
 
 
-@given(counts=st.lists(st.sampled_from((0, 1, 3, ROWS, 5 * ROWS)), min_size=1, max_size=6))
-@example(counts=[3, ROWS, 0, 1, 5 * ROWS, 2])
+@given(counts=st.lists(st.sampled_from((0, 1, 3, ITEMS, 5 * ITEMS)), min_size=1, max_size=6))
+@example(counts=[3, ITEMS, 0, 1, 5 * ITEMS, 2])
 def test_rows_of_messages_in_columns_are_those_of_their_objects(counts: list[int]) -> None:
     """They come in batches of many sizes, between other records."""
     octets = b"".join(b"\x45" + bytes(39) for _ in range(9))

@@ -6,8 +6,8 @@ columns there. One thread adds records while others look.
 """
 
 from array import array
-from bisect import bisect
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from dissectors.address import port_of
 from dissectors.batches import MessageBatch
@@ -22,9 +22,7 @@ from dissectors.events import (
     Problem,
     WireEvent,
 )
-from zmtpsniff.browse.blocks import BlockFile
-
-ROWS = 256  # of a block, at least
+from zmtpsniff.browse.blocks import NumberedFile
 
 _CODES = {kind: code for code, kind in enumerate(EVENT_TYPES)}
 _MESSAGE, _PROBLEM = _CODES[Message], _CODES[Problem]
@@ -78,14 +76,11 @@ class RecordIndex:
         self.problems = array("I")  # rows
         self.talks: dict[int, Talk] = {}
         self.first_ns: int | None = None
-        self._blocks = BlockFile(_unfolded)
-        self._begins = array("Q")  # the first row of each block
-        self._tail: tuple[int, list[AnyEvent]] = 0, []  # of no block yet: its first row, and records
-        self._count = 0
+        self._records = NumberedFile(MessageBatch, MessageBatch.messages)
 
     def __len__(self) -> int:
         """How many records there are."""
-        return self._count
+        return len(self._records)
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Add records; OSError if there is no more room on the disk."""
@@ -96,18 +91,7 @@ class RecordIndex:
                 self._note_batch(event)
                 begin = place + 1
         self._note(events[begin:])
-        # Others may ask for a row at any time, so it is in the tail or in a block at every moment.
-        first, tail = self._tail
-        records: list[AnyEvent] = [*tail, *events]
-        begin = rows = 0
-        for place, record in enumerate(records, 1):
-            rows += len(record) if isinstance(record, MessageBatch) else 1
-            if rows >= ROWS:
-                self._blocks.append(records[begin:place])
-                self._begins.append(first)
-                first, begin, rows = first + rows, place, 0
-        self._tail = first, _unfolded(records[begin:])
-        self._count = len(self.kinds)
+        self._records.add(events)
 
     def _note(self, events: Sequence[AnyEvent]) -> None:
         """Take note of records that are no batches."""
@@ -133,16 +117,13 @@ class RecordIndex:
 
     def event(self, row: int) -> AnyEvent:
         """The record of a row."""
-        begin, records = self._block(row)
-        return records[row - begin]
+        first, records = self._records.around(row)
+        event: AnyEvent = records[row - first]
+        return event
 
     def events(self, start: int, stop: int) -> Iterator[AnyEvent]:
         """The records from one row up to before another."""
-        while start < stop:
-            begin, records = self._block(start)
-            part = records[start - begin : stop - begin]
-            yield from part
-            start += len(part)
+        return chain.from_iterable(self._records.lists(start, stop))
 
     def rows_of(self, stop: int, *kinds: type[AnyEvent]) -> list[int]:
         """The rows before ``stop`` whose records are of some kinds."""
@@ -162,7 +143,7 @@ class RecordIndex:
             except ValueError:
                 return None
             if flow is None or self.flows[row] == flow:
-                return row if row < self._count else None
+                return row if row < len(self) else None
             start = row + 1
 
     def row_from_packet(self, packet: int) -> int | None:
@@ -170,20 +151,11 @@ class RecordIndex:
         exact = self.row_of_packet(packet)
         if exact is not None:
             return exact
-        return next((row for row in range(self._count) if self.packets[row] >= packet), None)
+        return next((row for row in range(len(self)) if self.packets[row] >= packet), None)
 
     def close(self) -> None:
         """Give the disk its room back."""
-        self._blocks.close()
-
-    def _block(self, row: int) -> tuple[int, list[AnyEvent]]:
-        """The records around a row, and the row of the first of them."""
-        # The tail first: its rows may be in a block a moment later, but never the other way round.
-        tail = self._tail
-        if row >= tail[0]:
-            return tail
-        place = bisect(self._begins, row) - 1
-        return self._begins[place], self._blocks.block(place)
+        self._records.close()
 
     def _learn(self, events: Sequence[AnyEvent], kinds: list[int], flows: list[int]) -> None:
         row = len(self.kinds)
@@ -211,11 +183,3 @@ class RecordIndex:
             self.talks[flow] = Talk(flow, row, first.src, first.dst)
         elif isinstance(first, Connection):
             self.talks[flow] = Talk(flow, row, first.client.address, first.server.address)
-
-
-def _unfolded(records: list[AnyEvent]) -> list[AnyEvent]:
-    """The events, with an object for each message of a batch."""
-    found: list[AnyEvent] = []
-    for record in records:
-        found += record.messages() if isinstance(record, MessageBatch) else [record]
-    return found

@@ -6,7 +6,8 @@ from dissectors.events import Command, Greeting
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
-from zmtpsniff.browse.index import ROWS, RecordIndex
+from zmtpsniff.browse.blocks import ITEMS
+from zmtpsniff.browse.index import RecordIndex
 
 _AROUND = 100_000  # records before and after the chosen one that are looked through
 
@@ -26,8 +27,8 @@ def trace(index: RecordIndex, row: int) -> Traced:
     ways = Ways(lambda message: batch[id(message)], in_order=False)
     announced = index.rows_of(begin, Greeting, Command)
     ways.take([index.event(each) for each in announced[-_AROUND:]])
-    for start in range(begin, end, ROWS):
-        events = list(index.events(start, min(start + ROWS, end)))
+    for start in range(begin, end, ITEMS):
+        events = list(index.events(start, min(start + ITEMS, end)))
         batch = {id(event): number for number, event in enumerate(events, start + 1)}
         for way in ways.take(events):
             if (rows := _rows(way, row)) is not None:
