@@ -8,7 +8,7 @@ from rich.text import Text
 from dissectors.address import host_of, port_of
 from dissectors.events import Message, Octets
 from zmtpsniff.browse.index import RecordIndex, Talk
-from zmtpsniff.browse.panes import RecordClock
+from zmtpsniff.browse.panes import RecordClock, SelectedRecords
 from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.words.text import escape, quote
@@ -19,7 +19,7 @@ _NARROW = 14  # of each, if all of them fit then
 _SOCKETS = 200
 
 
-class LadderLines:
+class LadderLines(SelectedRecords):
     """The selected records as arrows between sockets."""
 
     def __init__(
@@ -32,10 +32,7 @@ class LadderLines:
         room: int = 80,
     ) -> None:
         """``ends`` are the sides of flows, by flow and address, in the order of their columns; ``room`` is for all."""
-        self.selection = selection
-        self._index = index
-        self._clock = clock
-        self._show_secrets = show_secrets
+        super().__init__(index, selection, clock, show_secrets)
         self._sockets: dict[str, int] = {}  # by name, the column
         self._ends: dict[tuple[int, str], int] = {}  # flow and address: the column
         for flow, address in ends:
@@ -57,10 +54,6 @@ class LadderLines:
         room = self._column - 1
         names = [name if cell_len(name) <= room else _short(name)[:room] for name in self._sockets]
         return " " * _TIME + "".join(set_cell_size(f"{name:^{self._column}}", self._column) for name in names)
-
-    def __len__(self) -> int:
-        """How many lines there are."""
-        return len(self.selection)
 
     def line(self, place: int, width: int) -> Text:
         """The line of a record."""

@@ -53,21 +53,29 @@ class RecordClock:
         return f"{self._clock.date} {time}"
 
 
-class RecordLines:
-    """The list of records: time, packet, sender and receiver, kind, what it says."""
-
-    columns = 0
+class SelectedRecords:
+    """Some records, each on a line."""
 
     def __init__(
         self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
     ) -> None:
         """Show the selected rows; passwords only with ``show_secrets``."""
         self.selection = selection
-        self.marks: set[int] = set()  # rows
-        self.frozen: int | None = None  # show no more than so many, although more have come
         self._index = index
         self._clock = clock
         self._show_secrets = show_secrets
+
+    def __len__(self) -> int:
+        """How many lines there are."""
+        return len(self.selection)
+
+
+class RecordLines(SelectedRecords):
+    """The list of records: time, packet, sender and receiver, kind, what it says."""
+
+    columns = 0
+    marks: frozenset[int] = frozenset()  # rows
+    frozen: int | None = None  # show no more than so many, although more have come
 
     def __len__(self) -> int:
         """How many lines there are."""
@@ -105,28 +113,15 @@ class RecordLines:
             text.append(ports if src else " " * (2 * _PORT), style)
 
 
-class ConversationLines:
+class ConversationLines(SelectedRecords):
     """A conversation in turn: the client's records at the left, the server's further in."""
 
     columns = _TEXT
 
-    def __init__(
-        self, index: RecordIndex, selection: Selection, clock: RecordClock, show_secrets: bool = False
-    ) -> None:
-        """Show the selected rows; passwords only with ``show_secrets``."""
-        self._index = index
-        self._selection = selection
-        self._clock = clock
-        self._show_secrets = show_secrets
-
-    def __len__(self) -> int:
-        """How many lines there are."""
-        return len(self._selection)
-
     def line(self, place: int, width: int) -> Text:
         """The line of a record."""
-        event, time = self._clock.read(self._selection, place)
-        talk = self._index.talks.get(self._index.flows[self._selection.row(place)])
+        event, time = self._clock.read(self.selection, place)
+        talk = self._index.talks.get(self._index.flows[self.selection.row(place)])
         src = getattr(event, "src", None)
         text = Text(f"{time} ", "dim", no_wrap=True, end="")
         words = record_words(event, _TEXT, self._show_secrets)
