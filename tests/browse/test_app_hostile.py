@@ -78,7 +78,7 @@ def test_no_line_holds_a_control_character(name: str) -> None:
 
 def test_nothing_is_taken_for_markup() -> None:
     events = conversations(b"[bold red]x[/] [@click=app.quit]y[/]")
-    reader = CaptureReader(EventFeed(events), PacketLog(), Diagnosis())  # type: ignore[arg-type]
+    reader = CaptureReader(lambda tap: EventFeed(events), Diagnosis())  # type: ignore[arg-type,return-value]
 
     async def look() -> str:
         async with browsing(reader, (200, 50), BrowseOptions("[bold]title[/]", utc=True)) as shown:

@@ -31,11 +31,9 @@ _HOPS = 8  # of a key at most: to the app, the widget with the focus, those that
 
 def make_reader(path: Path) -> CaptureReader:
     """A reader of a capture file, not started."""
-    packets = PacketLog()
     diagnosis = Diagnosis()
-    tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files([path], Settings(batches=True), Collaborators(witness=diagnosis), through=tapped)
-    return CaptureReader(capture, packets, diagnosis)
+    settings, collaborators = Settings(batches=True), Collaborators(witness=diagnosis)
+    return CaptureReader(lambda tap: open_files([path], settings, collaborators, through=tap), diagnosis)
 
 
 def read_index(path: Path, *, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
@@ -75,12 +73,9 @@ class PacketFeed(SourceState):
 
 def make_live(feed: PacketFeed) -> CaptureReader:
     """A reader of what a feed gives."""
-    packets = PacketLog()
     diagnosis = Diagnosis()
-    collaborators = Collaborators(clock=lambda: 0, witness=diagnosis)
-    tapped = partial(TappedSource, tap=packets.take)
-    capture = Dissection(feed, Settings(batches=True), collaborators, through=tapped, stop=feed.stop)
-    return CaptureReader(capture, packets, diagnosis)
+    settings, collaborators = Settings(batches=True), Collaborators(clock=lambda: 0, witness=diagnosis)
+    return CaptureReader(lambda tap: Dissection(feed, settings, collaborators, through=tap, stop=feed.stop), diagnosis)
 
 
 class Screenful:

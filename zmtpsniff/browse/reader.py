@@ -2,31 +2,37 @@
 
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.packet_store import PacketLog
+from zmtpsniff.browse.packet_store import PacketLog, TappedSource
+from zmtpsniff.capture.source import Source
 from zmtpsniff.dissection import Dissection
 from zmtpsniff.errors import Error
+
+Begin = Callable[[Callable[[Source], Source]], Dissection]
+"""Begins a dissection whose packets pass through a function."""
 
 
 class CaptureReader:
     """Reads a dissection to its end in a thread of its own, and adds its records to an index."""
 
-    def __init__(self, capture: Dissection, packets: PacketLog, diagnosis: Diagnosis) -> None:
-        """``packets`` has what ``capture`` reads, which shows it on its way (tap).
+    def __init__(self, begin: Begin, diagnosis: Diagnosis) -> None:
+        """Read the dissection that ``begin`` returns, whose witness is ``diagnosis``.
 
-        ``diagnosis`` is the witness of ``capture``. Raises OSError if there is no room for temporary files.
+        Raises what ``begin`` raises, and OSError if there is no room for temporary files.
         """
         self.index = RecordIndex()
-        self.packets = packets
+        self.packets = PacketLog()
         self.error: str | None = None  # why it ended early, in one line
         self.fault: Exception | None = None  # of ours, if that is why: to be raised where somebody sees it
         self.is_over = False
         self.findings: list[Finding] = []  # once it is over
         self._diagnosis = diagnosis
-        self._capture = capture
+        self._capture = begin(partial(TappedSource, tap=self.packets.take))
         self._is_stopped = False
         self._progress: float | None = None
         self._thread = threading.Thread(target=self._read, name="reader", daemon=True)

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.source import Source
@@ -104,21 +103,17 @@ def browse(
 
 def _browse_files(captures: "Sequence[str]", settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packet_store import PacketLog, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
-    packets = PacketLog()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-    tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)
-    _run(CaptureReader(capture, packets, diagnosis), options)
+    collaborators = Collaborators(witness=diagnosis)
+    _run(CaptureReader(lambda tap: open_files(captures, settings, collaborators, through=tap), diagnosis), options)
 
 
 def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packet_store import PacketLog, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
@@ -134,7 +129,6 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
             capturing(live, no_tshark, saver, settings) as started,
         ):
             keyed = pass_keys(host, started.source)
-            packets = PacketLog()
             diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
             collaborators = Collaborators(
                 clock=time.time_ns,
@@ -144,12 +138,16 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
                 dissectors=dissectors,
             )
 
-            def through(packets_of: "Source") -> "Source":
-                return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
+            def begin(tap: "Callable[[Source], Source]") -> Dissection:
+                return Dissection(
+                    started.source,
+                    settings,
+                    collaborators,
+                    through=lambda source: tap(source if keyed is None else keyed(source)),
+                    stop=started.source.stop,
+                )
 
-            stop = started.source.stop
-            capture = Dissection(started.source, settings, collaborators, through=through, stop=stop)
-            _run(CaptureReader(capture, packets, diagnosis), options)
+            _run(CaptureReader(begin, diagnosis), options)
     finally:
         for line in said:
             tell(line)
