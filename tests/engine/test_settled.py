@@ -31,7 +31,7 @@ from tests.world.octets import message
 from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis, unanswered_requests
 from zmtpsniff.analysis.patterns import batch_parts as batch_parts_module
-from zmtpsniff.analysis.patterns import patterns as patterns_module
+from zmtpsniff.analysis.patterns import column_pairs
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.statistics import Statistics
@@ -59,13 +59,13 @@ BATCHES = Settings(batches=True)
 @pytest.fixture(name="both")
 def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
-    for module in (sniffer, jsonl, packets_module, patterns_module, batch_parts_module):
+    for module in (sniffer, jsonl, packets_module, column_pairs, batch_parts_module):
         monkeypatch.setattr(module, "core", both)
     for reader in (pcap, pcapng):
         monkeypatch.setattr(reader, "file_records", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
-    monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(column_pairs, "SHORTEST_PAIRED", 0)
     monkeypatch.setattr(usual, "MOST_PIECES", 6)  # greetings and READYs
     return both
 
@@ -307,7 +307,7 @@ def test_a_long_message_of_many_frames_is_read_as_objects(size: int, both: BothC
 def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, shortest: int) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        before, behind = (sniffer, jsonl, packets_module), (statistics_module, patterns_module, batch_parts_module)
+        before, behind = (sniffer, jsonl, packets_module), (statistics_module, column_pairs, batch_parts_module)
         modules = *before, *behind, unanswered_requests
         for module in modules:
             monkeypatch.setattr(module, "core", None)
@@ -318,6 +318,6 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, sh
         monkeypatch.setattr(settled, "LEAST", 0)
         monkeypatch.setattr(batch_text, "core", built_core())
         monkeypatch.setattr(batch_text, "SHORTEST", 0)
-        monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", shortest)
+        monkeypatch.setattr(column_pairs, "SHORTEST_PAIRED", shortest)
         assert records(Packets(given, batch), columns) == expected[0]
         assert results(Packets(given, batch)) == expected[1]

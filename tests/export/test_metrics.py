@@ -23,8 +23,7 @@ from tests.support.ports import free_port
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.finding_watch import FindingWatch
-from zmtpsniff.analysis.patterns import batch_parts
-from zmtpsniff.analysis.patterns import patterns as patterns_module
+from zmtpsniff.analysis.patterns import batch_parts, column_pairs
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine import settled, sniffer
@@ -121,9 +120,9 @@ def test_they_are_what_the_records_say(name: str) -> None:
 @pytest.mark.parametrize("name", ["m31_req_rep.pcap", "rec_closing_worker.pcap", "rec_growing_connections.pcap"])
 def test_messages_in_columns_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LEAST", 0)
-    monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(column_pairs, "SHORTEST_PAIRED", 0)
     monkeypatch.setattr(usual, "MOST_PIECES", 6)  # of a handshake
-    for module in (sniffer, patterns_module, batch_parts):
+    for module in (sniffer, column_pairs, batch_parts):
         monkeypatch.setattr(module, "core", built_core())
     monkeypatch.setattr(files, "CHUNK", 400)  # octets: messages in the block of a handshake are objects
     events = list(open_files([FIXTURES / name], Settings(batches=True, payload=False)))

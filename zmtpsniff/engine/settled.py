@@ -133,7 +133,7 @@ class SettledFlows:
         self._wants = wants
         self._steps: list[Step] = []  # of the block's whole connections, in order
         self._step = 0  # the next of them
-        self._patterns = patterns
+        self._conversations = None if patterns is None else patterns.conversations
         self._acknowledge = acknowledge
         self._senders: list[BatchSide] = []
         self._run = 1  # packets that are passed over together
@@ -313,13 +313,13 @@ class SettledFlows:
         number = flow.number
         is_known = number not in self._told
         step = None
-        has_patterns = self._patterns is None
-        if is_known and self._patterns is not None:
-            has_patterns = not self._patterns.wants(number)
+        has_patterns = self._conversations is None
+        if is_known and self._conversations is not None:
+            has_patterns = not self._conversations.wants(number)
             if not has_patterns:
-                step = self._patterns.step(number)
+                step = self._conversations.step(number)
         steps = None if step is None else step.facts(connection.client.journal.src)
-        in_pairs = is_known and steps is None and self._patterns is not None and self._patterns.pairs(number)
+        in_pairs = is_known and steps is None and self._conversations is not None and self._conversations.pairs(number)
         has_patterns = has_patterns or steps is not None or in_pairs
         for half in connection.halves:
             journal = half.journal

@@ -225,7 +225,7 @@ class Stages:
         names = _names(self._common())
         found: dict[int, bytes] = {}
         for flow in flows:
-            pattern = self.patterns.put_aside(flow)
+            pattern = self.patterns.conversations.put_aside(flow)
             found[flow] = _saved(
                 (
                     pattern,
@@ -244,7 +244,7 @@ class Stages:
         for flow, octets in facts.items():
             pattern, payload, diagnosis = _loaded(octets, objects)
             if pattern is not None:
-                self.patterns.take_up(flow, pattern)
+                self.patterns.conversations.take_up(flow, pattern)
             if payload is not None:
                 self.payloads.take_up(payload)
             if diagnosis is not None and self.diagnosis is not None:

@@ -5,12 +5,13 @@ come meanwhile that say more of the senders than the batch does.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, islice, takewhile
 from operator import attrgetter
 from typing import Any
 
 from dissectors.batches import BatchSide, MessageBatch
+from zmtpsniff.analysis.patterns.conversations import Conversations
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.native import core
@@ -21,17 +22,10 @@ has_patterns = attrgetter("has_patterns")
 class BatchParts:
     """The parts of batches among some events."""
 
-    def __init__(
-        self,
-        events: Sequence[object],
-        wants: Callable[[int], bool],
-        step: Callable[[int], LockStep | None],
-        forwarding: Proxies,
-    ) -> None:
-        """``wants`` says whether messages of a flow mean something to each other, ``step`` has its lock step."""
+    def __init__(self, events: Sequence[object], conversations: Conversations, forwarding: Proxies) -> None:
+        """``conversations`` know which messages mean something to each other."""
         self._events = events
-        self._wants = wants
-        self._step = step
+        self._conversations = conversations
         self._forwarding = forwarding
         self._frames: bytes | None = None  # of the batch whose part came last
         self._in_step: dict[int, MessageBatch] = {}  # instead of its parts, by their identities
@@ -46,7 +40,10 @@ class BatchParts:
             later = (one for one in islice(self._events, place, None) if isinstance(one, MessageBatch))
             self._in_step = self._keep_steps([*takewhile(lambda one: one.frames is part.frames, later)])
         part = self._in_step.get(id(part), part)
-        senders = [side if side.has_patterns or self._wants(side.flow) else side.as_paired() for side in part.senders]
+        senders = [
+            side if side.has_patterns or self._conversations.wants(side.flow) else side.as_paired()
+            for side in part.senders
+        ]
         if senders == part.senders:
             return part
         if senders != self._senders:
@@ -89,5 +86,5 @@ class BatchParts:
 
     def _direct_step(self, flow: int) -> LockStep | None:
         """The lock step of a flow that no proxy passes on."""
-        step = self._step(flow) if self._wants(flow) else None
+        step = self._conversations.step(flow) if self._conversations.wants(flow) else None
         return step if step is not None and step.is_direct else None
