@@ -64,11 +64,10 @@ if find_spec("pyarrow"):
     from zmtpsniff.spark.rows import Rows
 
     rows = Rows(0, bodies=True)
-    backlog = rows.backlog()
     ids = {1: ConnectionId("01", False)}
     origin = RowOrigin("series", {0: "file"}, PacketNames(9, [(1, 0, 1)], lambda _: range(9)), ids)
-    backlog.take(events, origin)
-    made = rows.of_events(backlog, origin)
+    rows.take(events, origin)
+    made = rows.made(origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

@@ -53,10 +53,8 @@ def numbered(some: list[list[Message]]) -> list[Message]:
 
 def rows(events: list[Any], max_bytes: int = 0, bodies: bool = True) -> list[dict[str, Any]]:
     maker = Rows(max_bytes, bodies)
-    backlog = maker.backlog()
-    backlog.take(events, ORIGIN)
-    made = maker.of_events(backlog, ORIGIN)
-    return [row for _, batch, _ in made for row in batch.to_pylist()]
+    maker.take(events, ORIGIN)
+    return [row for _, batch, _ in maker.made(ORIGIN) for row in batch.to_pylist()]
 
 
 def shown(value: Octets | None, max_bytes: int) -> dict[str, Any] | None:

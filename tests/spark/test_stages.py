@@ -15,7 +15,7 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.spark.stages import Stages, UnkeptStageError
+from zmtpsniff.spark.stages import Stages
 
 
 def told(path: Path, settings: Settings, goes_on: bool) -> list[AnyEvent]:
@@ -65,11 +65,3 @@ def test_a_state_of_other_hashes_is_refused() -> None:
     octets = msgspec.msgpack.encode((hash("zmtpsniff") + 1, b"", b"", b""))
     with pytest.raises(StateError, match="PYTHONHASHSEED"):
         Stages(Settings(), sha256(octets).digest() + octets)
-
-
-def test_a_stage_that_cannot_be_kept_is_named_in_one_line() -> None:
-    stages = Stages(Settings())
-    assert stages.diagnosis is not None
-    stages.diagnosis.known = lambda: None  # type: ignore[attr-defined]  # as somebody may keep one in a stage
-    with pytest.raises(UnkeptStageError, match=r"\Athe stage Diagnosis cannot be kept for the next run: .*lambda.*\Z"):
-        stages.state()

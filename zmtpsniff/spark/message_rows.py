@@ -42,6 +42,7 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.native import core, reference
 from zmtpsniff.spark.connection_ids import ConnectionId
+from zmtpsniff.spark.packet_names import NOWHERE
 from zmtpsniff.spark.row_columns import (
     MOST,
     OCTETS_LISTS,
@@ -96,42 +97,27 @@ class Messages:
 
     def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
         """Take messages as they are."""
-        times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
-        parts, counts, most, relate = self.parts, self.counts, self.most, self.relations.take
-        frames: list[Octets] = []
-        packet = src = socket_type = inferred = lookalike = incomplete = encrypted = None
-        time_ns = number = offset = code = 0
+        packet = NOWHERE
+        number = 0
         for message in messages:
-            # All messages of one packet share these objects, so identity is enough.
-            if (
-                message.packet is not packet
-                or message.src is not src
-                or message.socket_type is not socket_type
-                or message.inferred is not inferred
-                or message.lookalike is not lookalike
-                or message.incomplete is not incomplete
-                or message.encrypted is not encrypted
-            ):
-                packet, src, socket_type = message.packet, message.src, message.socket_type
-                inferred, lookalike = message.inferred, message.lookalike
-                incomplete, encrypted = message.incomplete, message.encrypted
-                file, number, offset = origin.packets.name(packet)
-                time_ns = max(min(message.time_ns, MOST), -MOST)
-                conn_id = origin.conn_ids[message.flow]
-                code = self.kinds[
-                    file, conn_id, src, message.dst, socket_type, inferred, lookalike, incomplete, encrypted
-                ]
-            times.append(time_ns)
-            packets.append(number)
-            offsets.append(offset)
-            codes.append(code)
-            parts.append(message.part)
-            counts.append(len(message.frames))
-            frames += message.frames
-            if type(frames[-1]) is not bytes or len(frames[-1]) > most:
+            if message.packet != number:
+                number = message.packet
+                packet = origin.packets.name(number)
+            self.times.append(max(min(message.time_ns, MOST), -MOST))
+            self.packets.append(packet.number)
+            self.offsets.append(packet.offset)
+            kind = (
+                packet.file, origin.conn_ids[message.flow], message.src, message.dst, message.socket_type,
+                message.inferred, message.lookalike, message.incomplete, message.encrypted,
+            )  # fmt: skip
+            self.codes.append(self.kinds[kind])
+            self.parts.append(message.part)
+            self.counts.append(len(message.frames))
+            self.frames.extend(message.frames)
+            body = message.frames[-1]
+            if type(body) is not bytes or len(body) > self.most:
                 self._hash(message)
-            relate(message)
-        self.frames.extend(frames)
+            self.relations.take(message)
 
     def take_batch(self, batch: MessageBatch, origin: BatchOrigin, conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""

@@ -63,33 +63,6 @@ Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, the rows, and whether they are provisional."""
 
 
-class Backlog:
-    """Events that wait until they are enough to become rows."""
-
-    def __init__(self, most: int) -> None:
-        """Begin without events; at most ``most`` octets of each frame of a message are kept."""
-        self.messages = Messages(most)
-        self.others: dict[type, list[Any]] = {}
-        self.packets: dict[type, list[PacketName]] = {}  # of these
-
-    def take(self, events: Iterable[AnyEvent], origin: RowOrigin, batch_origin: BatchOrigin | None = None) -> None:
-        """Take events; batches among them are of ``batch_origin``.
-
-        Messages in columns come behind others, unless that puts rows out of order by so much that they are sorted.
-        """
-        in_order = batch_origin is not None and batch_origin.span_ns >= DISORDER_NS
-        for kind, some in _runs(events) if in_order else _by_kind(events).items():
-            if kind is Message:
-                self.messages.take(some, origin)
-            elif kind is MessageBatch:
-                for batch in joined_parts(some):
-                    self.messages.take_batch(batch, batch_origin, origin.conn_ids)  # type: ignore[arg-type]
-            elif kind in _OWN:
-                self.others.setdefault(kind, []).extend(some)
-                names = self.packets.setdefault(kind, [])
-                names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in some]
-
-
 def _runs(events: Iterable[Any]) -> Iterator[tuple[type, list[Any]]]:
     """The events, those of one type that follow each other together."""
     for kind, some in groupby(events, type):
@@ -113,55 +86,57 @@ class ReadFile(NamedTuple):
 
 
 class Rows:
-    """Makes rows of events."""
+    """Makes rows of events, once these are enough."""
 
-    def __init__(self, max_bytes: int, bodies: bool) -> None:
+    def __init__(self, max_bytes: int, bodies: bool, provisional: bool = False) -> None:
         """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
         self._most = max_bytes or MOST
-        self._most_of_messages = self._most if bodies else 0
         self._bodies = bodies
+        self._provisional = provisional
+        self._messages = self._no_messages()
+        self._others: dict[type, list[Any]] = {}
+        self._packets: dict[type, list[PacketName]] = {}  # of these
         self._makers = {"STRING": text_column, "BIGINT": number_column, OCTETS: self._octets, OCTETS_LIST: self._lists}
         self._makers[PROPERTIES] = self._properties
 
-    def backlog(self) -> Backlog:
-        """One without events."""
-        return Backlog(self._most_of_messages)
+    def _no_messages(self) -> Messages:
+        return Messages(self._most if self._bodies else 0)
 
-    def of_events(self, backlog: Backlog, origin: RowOrigin, provisional: bool = False, least: int = 1) -> list[Batch]:
-        """Rows of events of one series; of other kinds than messages only if there are ``least``, or they wait on."""
-        kinds = [kind for kind, some in backlog.others.items() if len(some) >= least]
-        found = [(_OWN[kind][0], self._of_kind(kind, backlog, origin)) for kind in kinds]
-        if backlog.messages.times:
-            found.append(("messages", self._of_messages(backlog, origin)))
-        return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
+    def take(self, events: Iterable[AnyEvent], origin: RowOrigin, batch_origin: BatchOrigin | None = None) -> None:
+        """Take events of one series; batches among them are of ``batch_origin``.
 
-    def of_capture(self, read: ReadFile, listed: FileInfo, series: str, shards: int) -> list[Batch]:
-        """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
-        file = read.file
-        columns: dict[str, Any] = {name: [getattr(file, name)] for name in _CAPTURE_COLUMNS}
-        columns |= {"file": [file.path], "packets": [file.count], "date": date_column([file.first_ns])}
-        columns |= {"series": [series], "size": [listed.size], "modified_ns": [listed.modified_ns], "shards": [shards]}
-        columns |= {"comments": [list(map(plain_text, file.comments))]}
-        columns |= {"error": [file.error and plain_text(file.error)]}
-        out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), False)]
-        if read.problems:
-            count = len(read.problems)
-            severities, codes, details = zip(*read.problems, strict=True)
-            problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(plain_text, details))}
-            problems |= {"series": [series] * count, "file": [file.path] * count}
-            problems["date"] = date_column([file.first_ns] * count)
-            out.append(("problems", _batch(SCHEMAS["problems"], problems), False))
-        return out
+        Messages in columns come behind others, unless that puts rows out of order by so much that they are sorted.
+        """
+        in_order = batch_origin is not None and batch_origin.span_ns >= DISORDER_NS
+        for kind, some in _runs(events) if in_order else _by_kind(events).items():
+            if kind is Message:
+                self._messages.take(some, origin)
+            elif kind is MessageBatch:
+                for batch in joined_parts(some):
+                    self._messages.take_batch(batch, batch_origin, origin.conn_ids)  # type: ignore[arg-type]
+            elif kind in _OWN:
+                self._others.setdefault(kind, []).extend(some)
+                names = self._packets.setdefault(kind, [])
+                names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in some]
 
-    def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
-        messages, backlog.messages = backlog.messages, Messages(self._most_of_messages)
-        columns = messages.columns(origin)
-        return columns if self._bodies else columns | {"frames": lengths_only(columns["frames"])}
+    def made(self, origin: RowOrigin, least: int = 1) -> Iterator[Batch]:
+        """The rows of the events; of other kinds than messages only if there are ``least``, or they wait on."""
+        for kind in [kind for kind, some in self._others.items() if len(some) >= least]:
+            yield self._batch(_OWN[kind][0], self._of_kind(kind, origin))
+        if self._messages.times:
+            columns = self._messages.columns(origin)
+            self._messages = self._no_messages()
+            if not self._bodies:
+                columns["frames"] = lengths_only(columns["frames"])
+            yield self._batch("messages", columns)
 
-    def _of_kind(self, kind: type, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
+    def _batch(self, table: str, columns: dict[str, Any]) -> Batch:
+        return table, _batch(SCHEMAS[table], columns, self._provisional), self._provisional
+
+    def _of_kind(self, kind: type, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
-        events = backlog.others.pop(kind)
-        columns = _OWN[kind][1](events, backlog.packets.pop(kind), origin)
+        events = self._others.pop(kind)
+        columns = _OWN[kind][1](events, self._packets.pop(kind), origin)
         for name, sql, value_of in _FIELDS[kind]:
             if name in PACKET_FIELDS or name.endswith(_PACKET_ENDINGS):
                 packets = array("q", [value or 0 for value in map(value_of, events)])
@@ -193,7 +168,20 @@ class Rows:
         return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
-_CAPTURE_COLUMNS = ("dropped", "first_ns", "last_ns", "condition")
+def capture_rows(read: ReadFile, listed: FileInfo, series: str, shards: int) -> Iterator[Batch]:
+    """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
+    file, count = read.file, len(read.problems)
+    columns: dict[str, Any] = {name: [getattr(file, name)] for name in ("dropped", "first_ns", "last_ns", "condition")}
+    columns |= {"file": [file.path], "packets": [file.count], "date": date_column([file.first_ns])}
+    columns |= {"series": [series], "size": [listed.size], "modified_ns": [listed.modified_ns], "shards": [shards]}
+    columns |= {"comments": [list(map(plain_text, file.comments))], "error": [file.error and plain_text(file.error)]}
+    yield "captures", _batch(SCHEMAS["captures"], columns), False
+    if count:
+        severities, codes, details = zip(*read.problems, strict=True)
+        columns = {"severity": severities, "code": codes, "detail": list(map(plain_text, details))}
+        columns |= {"series": [series] * count, "file": [file.path] * count}
+        columns["date"] = date_column([file.first_ns] * count)
+        yield "problems", _batch(SCHEMAS["problems"], columns), False
 
 
 def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False) -> pa.RecordBatch:

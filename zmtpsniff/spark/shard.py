@@ -43,7 +43,7 @@ from zmtpsniff.spark.open_states import SeriesState, ShardStates, State, StateRo
 from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import RowOrigin
-from zmtpsniff.spark.rows import Batch, ReadFile, Rows
+from zmtpsniff.spark.rows import Batch, ReadFile, Rows, capture_rows
 from zmtpsniff.spark.stages import Stages, loaded_events, saved_events
 
 _TOGETHER = 256  # packets of several files that are taken together
@@ -84,7 +84,6 @@ class Shard:
         self.spec = spec
         self.has_unreadable_states = False
         self._options = options
-        self._settings = options.settings
         self._states = states
         self._curve = Curve(KeyRing(options.curve_keys))
         kept, self.stages, self._engine = self._begin()
@@ -116,25 +115,21 @@ class Shard:
     def _begin(self) -> tuple[SeriesState, Stages, FlowEngine]:
         """The state of the series, its stages and its engine."""
         try:
-            kept = self._states.series()
-            stages = self._stages(kept.stages)
-            engine = self._new_engine(stages)
-            if kept.engine:
-                engine.restore(kept.engine)
+            return self._begin_from(self._states.series())
         except StateError:
             self.has_unreadable_states = True
-            kept, stages = SeriesState(), self._stages()
-            engine = self._new_engine(stages)
-        return kept, stages, engine
+            return self._begin_from(SeriesState())
 
-    def _stages(self, state: bytes = b"") -> Stages:
-        return Stages(self._settings, state, self._is_first, self._options.ways and self._is_first)
-
-    def _new_engine(self, stages: Stages) -> FlowEngine:
-        return FlowEngine(
-            self._settings, self._curve, witness=stages.witness, begin=self._name_flow, wake=self._resume_between,
+    def _begin_from(self, kept: SeriesState) -> tuple[SeriesState, Stages, FlowEngine]:
+        settings, options = self._options.settings, self._options
+        stages = Stages(settings, kept.stages, self._is_first, options.ways and self._is_first)
+        engine = FlowEngine(
+            settings, self._curve, witness=stages.witness, begin=self._name_flow, wake=self._resume_between,
             acknowledge=stages.acknowledge,
         )  # fmt: skip
+        if kept.engine:
+            engine.restore(kept.engine)
+        return kept, stages, engine
 
     @property
     def _is_first(self) -> bool:
@@ -419,9 +414,9 @@ class ShardRows:
         self._shard = shard
         self._kinds = kinds
         self._stays = stays
-        self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, shard.files, shard.packets, shard.conn_ids)
-        self._backlogs = self._rows.backlog(), self._rows.backlog()  # that stay, that are provisional
+        self._rows = Rows(options.max_bytes, options.bodies)
+        self._provisional_rows = Rows(options.max_bytes, options.bodies, provisional=True)
         self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo]) -> Iterator[Batch]:
@@ -433,7 +428,7 @@ class ShardRows:
         if self._shard.spec.number == 0:
             for capture in self._shard.captures:
                 listed = files[capture.file.path]
-                yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
+                yield from capture_rows(capture, listed, self._series, self._shard.spec.count)
 
     def _add_events(self, one: Events) -> Iterator[Batch]:
         """Add events to those of which rows will be made. If there are enough, yield the rows."""
@@ -441,7 +436,8 @@ class ShardRows:
         if kinds is not None:
             events = [event for event in events if isinstance(event, kinds)]
         origin = self._origin = self._origin._replace(conn_ids=self._shard.conn_ids)
-        self._backlogs[one.provisional and not self._stays].take(events, origin, one.origin)
+        rows = self._provisional_rows if one.provisional and not self._stays else self._rows
+        rows.take(events, origin, one.origin)
         self._events += sum(len(event) if isinstance(event, MessageBatch) else 1 for event in events)
         self._octets += one.octets
         if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
@@ -468,8 +464,8 @@ class ShardRows:
 
     def _make_rows(self, least: int = 1) -> Iterator[Batch]:
         """The rows of all events so far, but for kinds with fewer than ``least`` of them."""
-        for provisional, backlog in enumerate(self._backlogs):
-            yield from self._rows.of_events(backlog, self._origin, bool(provisional), least)
+        yield from self._rows.made(self._origin, least)
+        yield from self._provisional_rows.made(self._origin, least)
 
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:

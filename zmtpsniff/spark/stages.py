@@ -28,7 +28,6 @@ from zmtpsniff.analysis.ways.way_records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.errors import Error, one_line
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.witness import Acknowledge, Witness, Witnesses
 
@@ -79,10 +78,6 @@ def shared(name: str) -> Any:
 
 
 _OURS = {function.__name__: function for function in (method, blank)}
-
-
-class UnkeptStageError(Error):
-    """A stage has something that no state can name, such as a lambda; the text is one line that names the stage."""
 
 
 class _Pickler(pickle.Pickler):
@@ -218,7 +213,7 @@ class Stages:
         return [] if self.ways is None else self._way_records(self.ways.finish(now_ns))
 
     def put_aside(self, flows: Iterable[int]) -> dict[int, bytes]:
-        """Give away what only these flows need, to :meth:`take_up` before their next events; raises UnkeptStageError.
+        """Give away what only these flows need, to :meth:`take_up` before their next events.
 
         Events that are told once time has passed stay here.
         """
@@ -255,7 +250,7 @@ class Stages:
         return ChainMap(_SHARED, self.patterns.common)
 
     def state(self) -> bytes:
-        """The state for the next run; raises UnkeptStageError."""
+        """The state for the next run."""
         stages = (self.patterns, self.payloads), self.diagnosis, self.ways
         octets = msgspec.msgpack.encode((_SEED, *map(_saved, stages)))
         return sha256(octets).digest() + octets
@@ -277,11 +272,7 @@ def _names(objects: Mapping[str, Any]) -> dict[int, str]:
 
 def _saved(stage: Any, names: Mapping[int, str] = _names(_SHARED)) -> bytes:
     out = io.BytesIO()
-    try:
-        _Pickler(out, names).dump_all(stage)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:  # whichever Python raises for such an object
-        kinds = " or ".join(type(one).__name__ for one in (stage if isinstance(stage, tuple) else (stage,)))
-        raise UnkeptStageError(f"the stage {kinds} cannot be kept for the next run: {one_line(error)}") from error
+    _Pickler(out, names).dump_all(stage)
     return out.getvalue()
 
 

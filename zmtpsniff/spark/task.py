@@ -15,7 +15,6 @@ from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.rows import Batch
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import Shard, ShardRows
-from zmtpsniff.spark.stages import UnkeptStageError
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
 
@@ -62,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
-    """Dissect shards; raises TaskError if nothing can be written, or no state be made."""
+    """Dissect shards; raises TaskError if nothing can be written."""
     spare_collector()
     writer = TableWriter(job.folder)
     unreadable: list[str] = []
@@ -74,9 +73,6 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
     except (OSError, DatabaseError) as error:  # states are on a disk of the worker
         writer.discard()
         raise TaskError(f"--output {job.folder}: {gethostname()} says: {one_line(error)}") from error
-    except UnkeptStageError as error:
-        writer.discard()
-        raise TaskError(str(error)) from error
 
 
 def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:
