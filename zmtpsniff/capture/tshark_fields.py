@@ -7,6 +7,7 @@ A packet without TCP becomes an empty one.
 
 import struct
 from socket import AF_INET6, inet_aton, inet_pton
+from typing import Any
 
 import msgspec
 
@@ -35,35 +36,12 @@ _CUT = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0x50, 0, 0)[:
 _MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0, 0)  # a TCP header of no octets
 
 
-class _Layers(msgspec.Struct, gc=False):
-    """All values of each field, in the order of their layers."""
-
-    frame_time_epoch: list[str] = []
-    frame_len: list[str] = []
-    frame_cap_len: list[str] = []
-    frame_encap_type: list[str] = []
-    frame_protocols: list[str] = []
-    frame_comment: list[str] = []
-    ip_src: list[str] = []
-    ip_dst: list[str] = []
-    ipv6_src: list[str] = []
-    ipv6_dst: list[str] = []
-    tcp_srcport: list[str] = []
-    tcp_dstport: list[str] = []
-    tcp_seq_raw: list[str] = []
-    tcp_ack_raw: list[str] = []
-    tcp_flags: list[str] = []
-    tcp_len: list[str] = []
-    tcp_payload: list[str] = []
-    tls_record_content_type: list[str] = []
-    tls_record_opaque_type: list[str] = []
-    tls_record_length: list[str] = []
-    tls_app_data: list[str] = []
-    data_data: list[str] = []
-
-
-class _Line(msgspec.Struct, gc=False):
-    layers: _Layers | None = None  # every other line only names the index of Elasticsearch for the next line
+# All values of each field, in the order of their layers.
+_LAYERS = msgspec.defstruct(
+    "_Layers", [(name.replace(".", "_"), list[str], []) for name in (*FIELDS, *TLS_FIELDS)], gc=False
+)
+# Every other line only names the index of Elasticsearch for the next line.
+_LINE = msgspec.defstruct("_Line", [("layers", _LAYERS | None, None)], gc=False)
 
 
 class _Stack(msgspec.Struct, gc=False):
@@ -87,7 +65,7 @@ class LineReader:
         self._decrypted = decrypted
         self.packets = 0
         self.left_out = 0  # segments that share their packet with another
-        self._decode = msgspec.json.Decoder(_Line).decode_lines
+        self._decode = msgspec.json.Decoder(_LINE).decode_lines
         self._rest = b""
         self._time = 0
         self._stacks: dict[str, _Stack] = {}
@@ -106,7 +84,7 @@ class LineReader:
         whole = self._rest + octets[:end]
         self._rest = octets[end:]
         try:
-            lines = self._decode(whole)
+            lines: list[Any] = self._decode(whole)
         except msgspec.DecodeError:  # a comment in some other encoding
             lines = self._decode(whole.decode(errors="replace").encode())
         return [self._packet(line.layers) for line in lines if line.layers is not None]
@@ -118,7 +96,7 @@ class LineReader:
         detail = f"{title}: {self.left_out} TCP segments are left out: tshark gives only the last one of each packet"
         return [Fault("segments-left-out", detail)]
 
-    def _packet(self, layers: _Layers) -> Packet:
+    def _packet(self, layers: Any) -> Packet:
         if not self.packets and layers.frame_encap_type and int(layers.frame_encap_type[0]) in _ENCAP_NO_CAPTURE:
             raise NoCaptureError
         self.packets += 1
@@ -142,7 +120,7 @@ class LineReader:
             return self._time, USER0 + int(layers.frame_encap_type[0]) - _ENCAP_USER0, b"", wire, comment
         return self._time, RAW, b"", wire, comment
 
-    def _datagram(self, layers: _Layers, stack: _Stack) -> tuple[bytes, int]:
+    def _datagram(self, layers: Any, stack: _Stack) -> tuple[bytes, int]:
         """An IP packet with the innermost segment, and its length on the wire."""
         lengths = layers.tcp_len
         sources, destinations = (layers.ipv6_src, layers.ipv6_dst) if stack.ipv6 else (layers.ip_src, layers.ip_dst)
@@ -195,7 +173,7 @@ class LineReader:
             self._addresses[text] = address
         return address
 
-    def _count_neighbours(self, layers: _Layers) -> None:
+    def _count_neighbours(self, layers: Any) -> None:
         """Count segments that are beside the innermost one, not around it, as in aggregated 802.11 frames."""
         inner = layers.tcp_payload[-1] if int(layers.tcp_len[-1]) and layers.tcp_payload else ""
         for length, payload in zip(layers.tcp_len[:-1], layers.tcp_payload + [""] * len(layers.tcp_len), strict=False):
@@ -210,8 +188,8 @@ def _nanoseconds(text: str) -> int:
     return int(seconds) * 1_000_000_000 + (-nanoseconds if seconds.startswith("-") else nanoseconds)
 
 
-def _is_cut(layers: _Layers) -> bool:
-    return layers.frame_cap_len != layers.frame_len
+def _is_cut(layers: Any) -> bool:
+    return bool(layers.frame_cap_len != layers.frame_len)
 
 
 def _read_stack(protocols: str) -> _Stack:
