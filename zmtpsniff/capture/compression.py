@@ -2,6 +2,8 @@
 
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from zmtpsniff.capture.file_octets import CORRUPT, CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError
@@ -14,31 +16,43 @@ ZSTD_BLOCK = 128 << 10  # RFC 8878, section 3.1.1.2.4: Block_Maximum_Size
 
 def gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress gzip, any number of members. Raises DamageError after the last good octet."""
-    inflate = zlib.decompressobj(wbits=31)
+    return _members(chunks, "gzip", partial(zlib.decompressobj, wbits=31), _inflated)
+
+
+def _members(chunks: Iterator[bytes], name: str, begin: Callable[[], Any], step: "_Step") -> Iterator[bytes]:
+    """Decompress members that follow each other, each by a decoder that ``begin`` makes. Raises DamageError."""
+    decoder = begin()
     for chunk in chunks:
-        rest = chunk
-        while True:
-            if inflate.eof:
+        rest: bytes | None = chunk
+        while rest is not None:
+            if decoder.eof:
                 rest = rest.lstrip(b"\0")  # padding after a member, as on tapes
                 if not rest:
                     break
-                inflate = zlib.decompressobj(wbits=31)
-            before = inflate.copy()
-            try:
-                octets = inflate.decompress(rest, LIMIT)
-            except zlib.error as error:
-                yield _inflate_to_error(before, rest)
-                raise DamageError(CORRUPT, f"the gzip data are damaged ({error})") from error
+                decoder = begin()
+            octets, rest, error = step(decoder, rest)
             if octets:
                 yield octets
-            if inflate.eof:
-                rest = inflate.unused_data
-            elif len(octets) == LIMIT:
-                rest = inflate.unconsumed_tail
-            else:
-                break
-    if not inflate.eof:
-        raise DamageError(CUT_SHORT, "the gzip data are cut short")
+            if error is not None:
+                raise DamageError(CORRUPT, f"the {name} data are damaged ({error})") from error
+            if decoder.eof:
+                rest = decoder.unused_data
+    if not decoder.eof:
+        raise DamageError(CUT_SHORT, f"the {name} data are cut short")
+
+
+_Step = Callable[[Any, bytes], tuple[bytes, bytes | None, Exception | None]]
+"""Gives octets to a decoder. Returns what is decompressed, what is left to give (None: the decoder needs more than
+that), and the error that ends it."""
+
+
+def _inflated(inflate: "zlib._Decompress", octets: bytes) -> tuple[bytes, bytes | None, Exception | None]:
+    before = inflate.copy()
+    try:
+        found = inflate.decompress(octets, LIMIT)
+    except zlib.error as error:
+        return _inflate_to_error(before, octets), None, error
+    return found, inflate.unconsumed_tail if len(found) == LIMIT else None, None
 
 
 def _inflate_to_error(inflate: "zlib._Decompress", octets: bytes) -> bytes:
@@ -59,36 +73,19 @@ def unxz(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """
     import lzma  # few captures need it
 
-    xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-    for chunk in chunks:
-        rest = chunk
-        while True:
-            if xz.eof:
-                rest = rest.lstrip(b"\0")
-                if not rest:
+    def step(xz: lzma.LZMADecompressor, octets: bytes) -> tuple[bytes, bytes | None, Exception | None]:
+        parts: list[bytes] = []
+        try:
+            while len(parts) < LIMIT // XZ_PIECE:
+                parts.append(xz.decompress(octets, XZ_PIECE))
+                octets = b""
+                if xz.eof or xz.needs_input:
                     break
-                xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
-            parts: list[bytes] = []
-            damage: DamageError | None = None
-            try:
-                while len(parts) < LIMIT // XZ_PIECE:
-                    parts.append(xz.decompress(rest, XZ_PIECE))
-                    rest = b""
-                    if xz.eof or xz.needs_input:
-                        break
-            except lzma.LZMAError as error:
-                damage = DamageError(CORRUPT, f"the xz data are damaged ({error})")
-            octets = b"".join(parts)
-            if octets:
-                yield octets
-            if damage is not None:
-                raise damage
-            if xz.eof:
-                rest = xz.unused_data
-            elif xz.needs_input:
-                break
-    if not xz.eof:
-        raise DamageError(CUT_SHORT, "the xz data are cut short")
+        except lzma.LZMAError as error:
+            return b"".join(parts), None, error
+        return b"".join(parts), None if xz.needs_input else b"", None
+
+    return _members(chunks, "xz", partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, XZ_MEMORY), step)
 
 
 def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
