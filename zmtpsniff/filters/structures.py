@@ -151,19 +151,9 @@ def is_at_most(value: Any, other: Any) -> bool:
     return is_less(value, other) or (_have_order(value, other) and is_equal(value, other))
 
 
-def is_greater(value: Any, other: Any) -> bool:
-    """Whether a value comes after another one of its kind, for certain."""
-    return is_less(other, value)
-
-
-def is_at_least(value: Any, other: Any) -> bool:
-    """Whether a value comes after another one of its kind, or is the same."""
-    return is_at_most(other, value)
-
-
 def is_between(value: Any, first: Any, last: Any) -> bool:
     """Whether a value is in a range with both its ends."""
-    return is_at_least(value, first) and is_at_most(value, last)
+    return is_at_most(first, value) and is_at_most(value, last)
 
 
 def holds(value: Any, part: Any) -> bool:
@@ -227,7 +217,7 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "!=": is_different,
     "<": is_less,
     "<=": is_at_most,
-    ">": is_greater,
-    ">=": is_at_least,
+    ">": lambda value, other: is_less(other, value),
+    ">=": lambda value, other: is_at_most(other, value),
     "contains": holds,
 }
