@@ -122,11 +122,10 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
 
     said: list[str] = []  # once the screen is free again
-    no_tshark = TsharkSettings(tls_keys=(), preferences=())
     try:
         with (
             started_host(with_processes=False, with_keys=settings.host_keys, say=said.append) as host,
-            capturing(live, no_tshark, saver, settings) as started,
+            capturing(live, TsharkSettings(), saver, settings) as started,
         ):
             keyed = pass_keys(host, started.source)
             diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)

@@ -7,7 +7,6 @@ import click
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff import __version__
-from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.cli.help import ASKED, DECODING, DIALOG, SETUP, CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, capturing
 from zmtpsniff.cli.live_host import pass_keys, started_host
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.filters import Filter
-
-_DEFAULTS = LiveOptions(())
-_NOTHING_SAVED = SaverSettings(path=None, ring=())
-_NO_TSHARK = TsharkSettings(tls_keys=(), preferences=())
 
 
 class ExtcapSettings(NamedTuple):
@@ -174,13 +169,10 @@ def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings
     dissectors = load_dissection(dissection)
     import zmtpsniff.extcap.pdus  # noqa: F401  # as long as it can be read
 
-    live = LiveSettings(
-        interfaces=(interface,), capture_filter=settings.capture_filter, autostop=None,
-        snaplen=_DEFAULTS.snaplen, buffer_mib=_DEFAULTS.buffer_mib, not_promiscuous=False, engine="auto",
-    )  # fmt: skip
+    live = LiveSettings((interface,), settings.capture_filter)
     with (
         started_host(with_processes=False, with_keys=dissection.host_keys) as host,
-        capturing(live, _NO_TSHARK, _NOTHING_SAVED, dissection) as started,
+        capturing(live, TsharkSettings(), SaverSettings(), dissection) as started,
     ):
         through = pass_keys(host, started.source)
         collaborators = Collaborators(clock=time.time_ns, host=host, dissectors=dissectors)

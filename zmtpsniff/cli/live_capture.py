@@ -35,12 +35,12 @@ class LiveSettings(NamedTuple):
     """The options of a live capture: interfaces, filter, engine."""
 
     interfaces: tuple[str, ...]
-    capture_filter: str
-    autostop: str | None  # such as duration:60
-    snaplen: int  # octets
-    buffer_mib: int
-    not_promiscuous: bool
-    engine: EngineName
+    capture_filter: str = _DEFAULTS.capture_filter
+    autostop: str | None = None  # such as duration:60
+    snaplen: int = _DEFAULTS.snaplen  # octets
+    buffer_mib: int = _DEFAULTS.buffer_mib
+    not_promiscuous: bool = False
+    engine: EngineName = "auto"
     pids: tuple[int, ...] = ()  # of processes to trace instead
     command: tuple[str, ...] = ()  # to run and trace instead
 

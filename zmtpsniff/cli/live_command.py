@@ -15,10 +15,9 @@ from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, reads_col
 from zmtpsniff.cli.saver_options import (
     SaverSettings,
     fail_if_nothing_to_select,
+    make_selector,
     packets_only,
     saver_options,
-    tell_missing_packets,
-    tell_what_is_saved,
 )
 from zmtpsniff.cli.shared_options import IntRange, Output, capture_record, live_dissection_options, output_options
 from zmtpsniff.cli.tshark_options import TsharkSettings, tshark_options
@@ -79,7 +78,6 @@ def live(
     """
     from zmtpsniff.cli.status_line import StatusLine
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.engine.sniffer import Collaborators
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
@@ -105,14 +103,12 @@ def live(
             saves_all=output.passes is None,
         ) as started,
     ):
-        source, selector = started.source, None
+        source = started.source
         if host is not None and diagnosis is not None:
             diagnosis.know_processes(host.owners.process)
             diagnosis.know_queues(host.queues.of)
         through = pass_keys(host, source, started.saver)
-        if started.saver is not None and output.passes is not None:
-            tell_what_is_saved(packets_only=packets_only)
-            selector = PacketSelector(started.saver, source, packets_only=packets_only)
+        selector = make_selector(started.saver, source, output.passes, packets_only)
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(
             clock=time.time_ns,
@@ -137,5 +133,3 @@ def live(
             selector=selector,
             capture_record=capture_record,
         )
-        if selector is not None:
-            tell_missing_packets(selector)

@@ -14,10 +14,9 @@ from zmtpsniff.cli.saver_options import (
     fail_if_nothing_to_select,
     fail_if_unsaved,
     make_saver,
+    make_selector,
     packets_only,
     saver_options,
-    tell_missing_packets,
-    tell_what_is_saved,
 )
 from zmtpsniff.cli.shared_options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
@@ -93,16 +92,11 @@ def read(
         keys=dissection.curve_keys,
     )
     through: Callable[[Source], Source] | None = None
-    selector = None
     if packets is not None:
         from zmtpsniff.capture.saver import SavingSource
 
         through = partial(SavingSource, saver=packets, keys_only=output.passes is not None)
-    if packets is not None and output.passes is not None:
-        from zmtpsniff.engine.selector import PacketSelector
-
-        tell_what_is_saved(packets_only=packets_only)
-        selector = PacketSelector(packets, source, packets_only=packets_only)
+    selector = make_selector(packets, source, output.passes, packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
     spans = start_spans(otlp, waits=True)
     batches = reads_columns(output) and selector is None and not spans
@@ -110,6 +104,4 @@ def read(
     dissected = Dissection(source, settings, collaborators, through=through)
     line = make_progress_line(dissected, output.file)
     run(dissected, dissection, output, line, observers=spans, selector=selector, capture_record=capture_record)
-    if selector is not None:
-        tell_missing_packets(selector)
     fail_if_unsaved(packets)

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from zmtpsniff.cli.output import PartialOutputError, must_be_read, open_output, tell, undisturbed
+from zmtpsniff.cli.saver_options import tell_missing_packets
 from zmtpsniff.render import TRAITS, make_renderer
 from zmtpsniff.words.counts import plural
 
@@ -247,6 +248,8 @@ def run(
         renderer.finish()
         if empty is not None and (reason := empty.reason()):
             tell(reason)
+    if selector is not None:
+        tell_missing_packets(selector)
 
 
 def _shown(

@@ -16,6 +16,7 @@ from zmtpsniff.words.counts import were
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.saver import Saver
+    from zmtpsniff.capture.source import Source
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.filters import Filter
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class SaverSettings(NamedTuple):
     """Where packets are saved."""
 
-    path: str | None  # "-" is standard output; None: nowhere
-    ring: tuple[str, ...]  # such as filesize:1000
+    path: str | None = None  # "-" is standard output; None: nowhere
+    ring: tuple[str, ...] = ()  # such as filesize:1000
 
 
 saver_options = OptionGroup(
@@ -55,10 +56,20 @@ def fail_if_nothing_to_select(settings: SaverSettings, passes: "Filter | None", 
         raise click.UsageError("--packets-only: needs -w FILE, and -Y FILTER that says which")
 
 
-def tell_what_is_saved(*, packets_only: bool) -> None:
-    """Say on standard error what ``-w`` saves beside ``-Y``, which is not all packets."""
+def make_selector(
+    saver: "Saver | None", source: "Source", passes: "Filter | None", packets_only: bool
+) -> "PacketSelector | None":
+    """The selector of the packets of what passes, if there are a saver and a filter.
+
+    It says on standard error what ``-w`` saves beside ``-Y``, which is not all packets.
+    """
+    if saver is None or passes is None:
+        return None
+    from zmtpsniff.engine.selector import PacketSelector
+
     what = "the packets that completed" if packets_only else "the whole connections of"
     tell(f"-w: saves only {what} records that pass -Y")
+    return PacketSelector(saver, source, packets_only=packets_only)
 
 
 def tell_missing_packets(selector: "PacketSelector") -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class TsharkSettings(NamedTuple):
     """The options for tshark."""
 
-    tls_keys: tuple[str, ...]  # files
-    preferences: tuple[str, ...]
+    tls_keys: tuple[str, ...] = ()  # files
+    preferences: tuple[str, ...] = ()
 
 
 tshark_options = OptionGroup(
