@@ -27,6 +27,23 @@ def _sum(column: str) -> str:
     return f"least(coalesce(sum({column}), 0), {_MOST})::BIGINT"
 
 
+_INTERVAL = "time_ns // $interval * $interval"
+
+
+def _of_services(table: str, keys: dict[str, str], sums: str) -> str:
+    """Sums over the rows of a table with the same keys: of some services, and of all, which have no service."""
+    return f"""
+SELECT service, {", ".join(keys)}, {sums}
+FROM (
+    SELECT *, CASE WHEN server IN (SELECT unnest($services::VARCHAR[])) THEN server END AS service,
+        {", ".join(f"{key} AS {name}" for name, key in keys.items())}
+    FROM {table}
+)
+GROUP BY GROUPING SETS ((service, {", ".join(keys)}), ({", ".join(keys)}))
+HAVING service IS NOT NULL OR grouping(service) = 1
+"""
+
+
 TOTAL = f"""
 SELECT *
 FROM (
@@ -110,22 +127,7 @@ GROUP BY ALL
 """
 """Versions and mechanisms that connections agreed on, by the interval in which they began; the most frequent ones."""
 
-TIMELINE = f"""
-WITH cells AS MATERIALIZED (
-    SELECT CASE WHEN server IN (SELECT unnest($services::VARCHAR[])) THEN server END AS service,
-        time_ns // $interval * $interval AS start_ns, count(*) AS messages, sum(size::HUGEINT) AS size
-    FROM messages
-    GROUP BY ALL
-)
-SELECT service, start_ns, messages, {_sum("size")} AS octets
-FROM cells
-WHERE service IS NOT NULL
-GROUP BY ALL
-UNION ALL
-SELECT NULL, start_ns, sum(messages)::BIGINT, {_sum("size")}
-FROM cells
-GROUP BY start_ns
-"""
+TIMELINE = _of_services("messages", {"start_ns": _INTERVAL}, f"count(*) AS messages, {_sum('size')} AS octets")
 """Messages by interval of time: of some services, and of all together."""
 
 PROBLEMS = f"""
@@ -164,11 +166,7 @@ HAVING count(*) >= 5
 
 Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
-REPLIES = """
-SELECT server AS service, time_ns, latency_ns
-FROM messages
-WHERE latency_ns IS NOT NULL
-"""
+REPLIES = "SELECT server, time_ns, latency_ns FROM messages WHERE latency_ns IS NOT NULL"
 """Each reply with its service (the bound address) and how long it took."""
 
 DELAYS = """
@@ -186,38 +184,24 @@ GROUP BY server
 CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
 """By how much the clocks of series differ."""
 
-LATENCIES = f"""
-SELECT service, CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END AS bucket,
-    count(*) AS count, min(latency_ns) AS min_ns, max(latency_ns) AS max_ns
-FROM replies
-WHERE service IN (SELECT unnest($services::VARCHAR[]))
-GROUP BY ALL
-UNION ALL
-SELECT NULL, CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END AS bucket,
-    count(*), min(latency_ns), max(latency_ns)
-FROM replies
-GROUP BY ALL
-"""
+LATENCIES = _of_services(
+    "replies",
+    {"bucket": f"CASE WHEN latency_ns > 0 THEN ceil(ln(latency_ns) * {PER_E!r})::INTEGER END"},
+    "count(*) AS count, min(latency_ns) AS min_ns, max(latency_ns) AS max_ns",
+)
 """How many replies of some services, and of all, took about as long, by the buckets of a sketch."""
 
-ANSWERING = "SELECT service, count(*) AS count FROM replies GROUP BY ALL"
+ANSWERING = "SELECT server AS service, count(*) AS count FROM replies GROUP BY ALL"
 """Services by their replies."""
 
-REPLIES_BY_TIME = f"""
-WITH steps AS (
-    SELECT service, time_ns // $interval * $interval AS start_ns,
-        CASE WHEN latency_ns > 1 THEN floor(log10(latency_ns) * {STEPS})::INTEGER ELSE 0 END AS step
-    FROM replies
+REPLIES_BY_TIME = _of_services(
+    "replies",
+    {
+        "start_ns": _INTERVAL,
+        "step": f"CASE WHEN latency_ns > 1 THEN floor(log10(latency_ns) * {STEPS})::INTEGER ELSE 0 END",
+    },
+    "count(*) AS count",
 )
-SELECT service, start_ns, step, count(*) AS count
-FROM steps
-WHERE service IN (SELECT unnest($services::VARCHAR[]))
-GROUP BY ALL
-UNION ALL
-SELECT NULL, start_ns, step, count(*)
-FROM steps
-GROUP BY start_ns, step
-"""
 """Replies by the interval in which they came and by how long they took."""
 
 _FIRST = "{{length: {0}.length, data: {0}.data[1:255]}}"
