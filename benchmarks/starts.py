@@ -207,12 +207,12 @@ def _ingest(clock: _Clock, capture: str, tables: str) -> None:
 
 
 def _views(clock: _Clock, tables: str) -> None:
-    from zmtpsniff.spark.report.views import make_views
+    from zmtpsniff.spark import open_tables
 
     clock.mark("imports")
     started = _start_session(clock)
-    make_views(started, tables)
-    clock.mark("`make_views`")
+    open_tables(started, tables)
+    clock.mark("`open_tables`")
     for name, query in QUESTIONS.items():
         started.sql(query).collect()
         clock.mark(name)

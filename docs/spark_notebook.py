@@ -14,11 +14,10 @@ import os
 
 from pyspark.sql import functions as sql
 
-from zmtpsniff.spark import get_session
-from zmtpsniff.spark.report import make_views
+from zmtpsniff.spark import get_session, open_tables
 
 spark = get_session(os.environ.get("ZMTPSNIFF_MASTER"))
-tables = make_views(spark, os.environ.get("ZMTPSNIFF_TABLES", "/tables"))
+tables = open_tables(spark, os.environ.get("ZMTPSNIFF_TABLES", "/tables"))
 connections, messages, problems = tables["connections"], tables["messages"], tables["problems"]
 
 # %% [markdown]

@@ -22,32 +22,25 @@ from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError, get_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from zmtpsniff.spark.datasource import register
     from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, ingest
+    from zmtpsniff.spark.report.views import open_tables
 
 __all__ = ["IngestOutcome", "IngestRun", "Options", "SparkError", "get_session", "ingest", "open_tables", "register"]
 
 
+# The modules of names that need packages which executors need not have.
+_LATE = {
+    "IngestOutcome": "ingestion",
+    "IngestRun": "ingestion",
+    "ingest": "ingestion",
+    "open_tables": "report.views",
+    "register": "datasource",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import names that need deltalake, which executors do not have."""
-    if name not in ("IngestOutcome", "IngestRun", "ingest"):
+    """Import a name once it is asked for."""
+    if name not in _LATE:
         raise AttributeError(name)
-    return getattr(import_module("zmtpsniff.spark.ingestion"), name)
-
-
-def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
-    """The tables in a folder, a path or URL, by name, as they are now, with each connection from one vantage point.
-
-    There are views of these names, and more (:func:`zmtpsniff.spark.report.vantage.views`). Raises SparkError.
-    """
-    from zmtpsniff.spark.report.views import make_views
-
-    return make_views(session, folder)
-
-
-def register(session: "SparkSession") -> None:
-    """Let ``session.read.format("zmtp")`` read captures."""
-    from zmtpsniff.spark.datasource import ZmtpSource
-
-    session.dataSource.register(ZmtpSource)
+    return getattr(import_module(f"zmtpsniff.spark.{_LATE[name]}"), name)

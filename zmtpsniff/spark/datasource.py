@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import pyarrow as pa
 from msgspec import Meta
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -79,6 +80,11 @@ def _request(options: Mapping[str, str]) -> _Request:
         raise ValueError("name a folder or files: load(PATH)")
     Stages(request.options.settings)  # raises here for wrong values
     return request
+
+
+def register(session: SparkSession) -> None:
+    """Let ``session.read.format("zmtp")`` read captures."""
+    session.dataSource.register(ZmtpSource)
 
 
 class ZmtpSource(DataSource):

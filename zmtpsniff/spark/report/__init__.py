@@ -10,16 +10,15 @@
 
 As a library::
 
-    from zmtpsniff.spark import get_session
-    from zmtpsniff.spark.report import make_views, report
+    from zmtpsniff.spark import get_session, open_tables
+    from zmtpsniff.spark.report import report
 
     results = report("/tables", top=5)
     spark = get_session("local[2]")
-    make_views(spark, "/tables")
+    open_tables(spark, "/tables")
     spark.sql("SELECT server, count(*) FROM connections GROUP BY server").show()
 """
 
 from zmtpsniff.spark.report.answers import report
-from zmtpsniff.spark.report.views import make_views
 
-__all__ = ["make_views", "report"]
+__all__ = ["report"]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _FEW_PARTS = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 
 
-def make_views(session: "SparkSession", folder: str) -> dict[str, "DataFrame"]:
-    """Make a temporary view of each table below ``folder``, a path or URL; returns their data frames by name.
+def open_tables(session: "SparkSession", folder: str) -> dict[str, "DataFrame"]:
+    """The tables below ``folder``, a path or URL, as they are now, by name; makes a temporary view of each, too.
 
     They count each connection once, however many captured it; views named ``all_...`` have all rows, and others what
     two captures of a connection say together (see :func:`zmtpsniff.spark.report.vantage.views`).
