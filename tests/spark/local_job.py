@@ -1,14 +1,17 @@
 """A run's tasks one after the other in this process: the data frames of Spark are tables of Arrow."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, ingest
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import Options, ShardSpec
+from zmtpsniff.spark.rows import Batch
+from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,3 +55,10 @@ def take(
 ) -> IngestOutcome:
     """Ingest files or folders."""
     return ingest(session or local_session(), [str(one) for one in inputs], asked(output, **how))
+
+
+def task_rows(files: Sequence[Path], shards: int = 1, **options: Any) -> Iterator[Batch]:
+    """The rows that tasks make of files, which are one series."""
+    listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
+    for task in ShardTask("series", ShardSpec(), listed).parts(shards):
+        yield from rows_of(Job(".", [], Options(**options)), task, [])

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import msgspec
 from deltalake import DeltaTable
 
@@ -30,6 +31,7 @@ from zmtpsniff.net.witness import Witnesses
 from zmtpsniff.render.json_form import octets_object
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.spark.connection_ids import local_id
+from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import OCTETS, TABLES, WHOLE
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
@@ -185,6 +187,15 @@ def read_tables(folder: Path | str) -> dict[str, list[dict[str, Any]]]:
         table: DeltaTable(f"{folder}/{table}", storage_options=delta_options()).to_pyarrow_table().to_pylist()
         for table in TABLES
     }
+
+
+def database_of(folder: Path, prefix: str = "") -> duckdb.DuckDBPyConnection:
+    """DuckDB with the tables of a folder, whose names begin with ``prefix`` there."""
+    store, database = Store(str(folder)), duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    for table in TABLES:
+        database.register(f"{prefix}{table}", store.dataset(table, store.opened(table)))
+    return database
 
 
 def assert_places(tables: dict[str, list[dict[str, Any]]]) -> None:

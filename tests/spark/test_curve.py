@@ -1,35 +1,23 @@
 """Keys of CURVE where captures become tables: given as an option, or inside the captures."""
 
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from dissectors.events import Message
+from tests.spark.local_job import task_rows
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import without_keys
 from zmtpsniff.engine.key_file import read_keys
-from zmtpsniff.spark.open_states import ShardStates
-from zmtpsniff.spark.options import Options, ShardSpec
-from zmtpsniff.spark.shard import Shard
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 
 
-def frames(path: Path, options: Options) -> list[object]:
-    shard = Shard([str(path)], options, ShardStates(".", [], ""), ShardSpec())
-    events = [event for some in (*shard.events(), *shard.last_events()) for event in some.events]
-    return [event.frames for event in events if isinstance(event, Message)]
+def frames(path: Path, **options: Any) -> list[Any]:
+    return [row for table, batch, _ in task_rows([path], **options) if table == "messages" for row in batch["frames"]]
 
 
-@pytest.fixture
-def apart(tmp_path: Path) -> tuple[Path, Path]:
-    """The capture without its keys, and a file with these."""
-    return without_keys(CAPTURE, tmp_path)
-
-
-def test_keys_as_an_option_and_inside_open_the_same(apart: tuple[Path, Path]) -> None:
-    capture, keys = apart
-    opened = frames(CAPTURE, Options())
+def test_keys_as_an_option_and_inside_open_the_same(tmp_path: Path) -> None:
+    capture, keys = without_keys(CAPTURE, tmp_path)
+    opened = frames(CAPTURE)
     assert len(opened) == 7
-    assert frames(capture, Options(curve_keys=read_keys(str(keys)))) == opened
-    assert frames(capture, Options()) == []
+    assert frames(capture, curve_keys=read_keys(str(keys))) == opened
+    assert frames(capture) == []

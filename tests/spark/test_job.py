@@ -23,12 +23,18 @@ LOST = "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): org.apache.spa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"{LOST}ImportError: the worker at h7 lacks msgspec\n", "the worker at h7 lacks msgspec"),
-        (f"{LOST}ModuleNotFoundError: No module named 'pyarrow'", "a worker lacks pyarrow"),  # as Spark finds first
+        (
+            "ImportError: the worker at h7 lacks msgspec\n",
+            f"the worker at h7 lacks msgspec: its Python needs {PACKAGES}",
+        ),
+        # As Spark finds first.
+        ("ModuleNotFoundError: No module named 'pyarrow'", f"a worker lacks pyarrow: its Python needs {PACKAGES}"),
+        ("x\nzmtpsniff.spark.task.TaskError: --output /o: h says: full\n\tat y", "--output /o: h says: full"),
+        ("KeyError: 'x'", None),  # a mistake of ours
     ],
 )
-def test_a_worker_without_packages(text: str, said: str) -> None:
-    assert fault(text) == f"{said}: its Python needs {PACKAGES}"
+def test_the_line_of_a_fault(text: str, said: str | None) -> None:
+    assert fault(f"{LOST}{text}") == said
 
 
 # The work of a task where nothing but some packages can be imported: folder, capture, packages.
@@ -65,17 +71,6 @@ def test_workers_need_what_is_said(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
-
-
-def test_the_line_of_a_task() -> None:
-    assert (
-        fault(f"{LOST}x\nzmtpsniff.spark.task.TaskError: --output /o: h says: full\n\tat y")
-        == "--output /o: h says: full"
-    )
-
-
-def test_our_own_mistakes_are_no_faults_of_workers() -> None:
-    assert fault(f"{LOST}KeyError: 'x'") is None
 
 
 @contextmanager

@@ -69,14 +69,15 @@ def test_the_manifest_for_kubernetes(closed: int, tmp_path: Path, monkeypatch: p
     assert done.stderr.startswith(f"zmtpsniff: {here}: nobody answers there: "), done.stderr
 
 
-@pytest.mark.parametrize("master", ["", "local[", "local[x]", "locale", "spork://here", "spark:", "here:7077"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("", "local[", "local[x]", "locale", "spork://here", "spark:", "here:7077"),
+        *(f"local[{count}]" for count in ("0", "00", "-1", "9999999999", "2,0", "2,x")),
+    ],
+)
 def test_unknown(master: str) -> None:
     assert (mistake(master) or "").startswith("Spark knows local, ")
-
-
-@pytest.mark.parametrize("count", ["0", "00", "-1", "9999999999", "2,0", "2,x"])
-def test_no_count(count: str) -> None:
-    assert (mistake(f"local[{count}]") or "").startswith("Spark knows local, ")
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])

@@ -8,14 +8,13 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars
 import pytest
 
 from dissectors.events import Message
 from dissectors.zmtp.limits import Limits
-from tests.spark.local_job import take
-from tests.spark.spark_tables import cut
+from tests.spark.local_job import take, task_rows
+from tests.spark.spark_tables import cut, database_of
 from tests.support.curve_octets import Curve
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
@@ -24,13 +23,9 @@ from tests.world.conversation import Conversation, Piece, greetings
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import message
 from tests.world.tap import load, save_pcapng
-from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.spark import inputs
-from zmtpsniff.spark.options import Options, ShardSpec
-from zmtpsniff.spark.store import Store
-from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
 LONG = bytes(range(256)) * 800  # more than a dissector keeps
 MESSAGES = [[LONG], [b"topic", LONG[1:]], [LONG, b"end"], [LONG[:-1], LONG], [LONG[:1000]], [b"short"], [LONG[:65_536]]]
@@ -38,9 +33,7 @@ MESSAGES = [[LONG], [b"topic", LONG[1:]], [LONG, b"end"], [LONG[:-1], LONG], [LO
 
 def rows(files: Sequence[Path], shards: int = 1, **options: Any) -> list[dict[str, Any]]:
     """The rows of messages of some files, as one series."""
-    listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
-    tasks = ShardTask("series", ShardSpec(), listed).parts(shards)
-    batches = [one for task in tasks for one in rows_of(Job(".", [], Options(**options)), task, [])]
+    batches = task_rows(files, shards, **options)
     found = [row for table, batch, _ in batches if table == "messages" for row in batch.to_pylist()]
     return sorted(found, key=lambda row: (row["time_ns"], row["file"], row["packet"], row["src"], row["part"]))
 
@@ -141,11 +134,7 @@ def test_the_same_body_is_found_at_two_hosts(tmp_path: Path) -> None:
         for block in blocks(PROJECT / "docs" / "spark-report.md")
         if "test_rows_body_hash" in str(block.mark("run by"))
     )
-    store = Store(str(tmp_path / "tables"))
-    database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'")
-    database.register("messages", store.dataset("messages", store.opened("messages")))
-    found = database.execute(question).fetchall()
+    found = database_of(tmp_path / "tables").execute(question).fetchall()
     assert sorted((messages, under_way_ns) for _, messages, under_way_ns in found) == wanted
     context = polars.SQLContext(messages=polars.scan_delta(str(tmp_path / "tables" / "messages")))
     assert sorted(context.execute(question).collect().rows()) == sorted(

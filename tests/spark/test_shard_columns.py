@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.zmtp import usual
+from tests.spark.local_job import task_rows
 from tests.spark.spark_tables import cut
 from tests.support.both_cores import BothCores
 from tests.support.examples import examples
@@ -23,13 +24,10 @@ from tests.world.network import packets, segments
 from tests.world.octets import message
 from tests.world.tap import save_pcapng
 from zmtpsniff.analysis.patterns import batch_parts
-from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine import settled
 from zmtpsniff.native import core
 from zmtpsniff.spark import inputs, message_rows, shard
 from zmtpsniff.spark.open_states import STATES
-from zmtpsniff.spark.options import Options, ShardSpec
-from zmtpsniff.spark.task import Job, ShardTask, rows_of
 from zmtpsniff.spark.writer import DISORDER_NS
 
 CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
@@ -53,20 +51,14 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     return with_both(monkeypatch)
 
 
-def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (shard,):
-        monkeypatch.setattr(module, "core", None)
-
-
-def rows(files: Sequence[Path], folder: Path, shards: int = 1, **options: Any) -> Counter[str]:
+def rows(files: Sequence[Path], shards: int = 1, **options: Any) -> Counter[str]:
     """The rows of some files, as one series."""
-    listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
-    found: Counter[str] = Counter()
-    for task in ShardTask("series", ShardSpec(), listed).parts(shards):
-        for table, batch, provisional in rows_of(Job(str(folder), [], Options(**options)), task, []):
-            if table != STATES:
-                found.update(f"{table} {provisional} {row}" for row in batch.to_pylist())
-    return found
+    return Counter(
+        f"{table} {provisional} {row}"
+        for table, batch, provisional in task_rows(files, shards, **options)
+        if table != STATES
+        for row in batch.to_pylist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,15 +66,15 @@ def rows(files: Sequence[Path], folder: Path, shards: int = 1, **options: Any) -
 )
 @pytest.mark.parametrize("octets", [256 << 10, 700])
 def test_fixtures_have_the_same_rows_in_pieces_of_any_size(
-    tmp_path: Path, both: BothCores, octets: int, captures: list[Path], monkeypatch: pytest.MonkeyPatch
+    both: BothCores, octets: int, captures: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inputs, "_CHUNK", octets)
-    found = [rows([path], tmp_path, max_bytes=9) for path in captures]
+    found = [rows([path], max_bytes=9) for path in captures]
     assert both.packets > 10 * len(captures)
     assert both.messages > 5 * len(captures)
-    without_core(monkeypatch)
+    monkeypatch.setattr(shard, "core", None)
     for path, mine in zip(captures, found, strict=True):
-        assert mine == rows([path], tmp_path, max_bytes=9), path
+        assert mine == rows([path], max_bytes=9), path
 
 
 @pytest.fixture(name="files")
@@ -104,17 +96,12 @@ def _files(tmp_path: Path) -> list[Path]:
     "options", [{"shards": 1}, {"shards": 3}, {"ports": ((5556, 5560),)}, {"bodies": False}, {"max_bytes": 0}]
 )
 def test_files_have_the_same_rows_in_shards_of_any_number(
-    tmp_path: Path,
-    files: list[Path],
-    files_of: slice,
-    options: dict[str, Any],
-    both: BothCores,
-    monkeypatch: pytest.MonkeyPatch,
+    files: list[Path], files_of: slice, options: dict[str, Any], both: BothCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = rows(files[files_of], tmp_path, **options)
+    found = rows(files[files_of], **options)
     assert both.messages > 100 or files_of.stop is None or "ports" in options  # packets of two in turns are objects
-    without_core(monkeypatch)
-    assert found == rows(files[files_of], tmp_path, **options)
+    monkeypatch.setattr(shard, "core", None)
+    assert found == rows(files[files_of], **options)
     assert sum("messages" in row.split(" ", 1)[0] for row in found) in (0, 400, 800)
 
 
@@ -133,10 +120,9 @@ def test_rows_are_out_of_order_by_less_than_what_is_sorted(
         sent = segments(Conversation("one of two", tuple(pieces)))
         given += packets(sent, (1, 2), (40_000, 5555 + number), 10**18 + number * 300 * step_ns, step_ns)
     path = save_pcapng(tmp_path / "two.pcapng", sorted(given))
-    task = ShardTask("series", ShardSpec(), [FileInfo(str(path), path.stat().st_size, 0)])
     times = [
         time_ns
-        for table, batch, _ in rows_of(Job(str(tmp_path), [], Options()), task, [])
+        for table, batch, _ in task_rows([path])
         if table == "messages"
         for time_ns in batch.column("time_ns").to_pylist()
     ]
@@ -153,6 +139,6 @@ def test_any_conversation_has_the_same_rows(seed: int, octets: int, shards: int)
         path = save_pcapng(Path(folder, "one.pcapng"), world(random.Random(seed)))
         with_both(monkeypatch)
         monkeypatch.setattr(inputs, "_CHUNK", octets)
-        found = rows([path], Path(folder), shards)
-        without_core(monkeypatch)
-        assert found == rows([path], Path(folder), shards)
+        found = rows([path], shards)
+        monkeypatch.setattr(shard, "core", None)
+        assert found == rows([path], shards)

@@ -5,16 +5,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars
 import pytest
 
 from tests.spark.local_job import local_session, take
+from tests.spark.spark_tables import database_of
 from tests.support.golden import hold
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
 from zmtpsniff.spark.report.vantage import views
-from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import TABLES
 
 PAGE = PROJECT / "docs" / "spark.md"
@@ -62,11 +61,7 @@ def test_there_are_six_and_they_are_short() -> None:
 
 
 def test_the_page_has_the_answers(tables: Path, request: pytest.FixtureRequest) -> None:
-    store = Store(str(tables))
-    database = duckdb.connect()
-    database.execute("SET TimeZone = 'UTC'")
-    for table in TABLES:
-        database.register(table, store.dataset(table, store.opened(table)))
+    database = database_of(tables)
     page = PAGE.read_text()
     for one in questions():
         found = database.execute(one)
@@ -79,10 +74,7 @@ def test_the_page_has_the_answers(tables: Path, request: pytest.FixtureRequest) 
 
 @pytest.fixture(name="answers")
 def _answers(tables: Path) -> list[list[tuple[Any, ...]]]:
-    store = Store(str(tables))
-    database = duckdb.connect()
-    for table in TABLES:
-        database.register(table, store.dataset(table, store.opened(table)))
+    database = database_of(tables)
     return [database.execute(one).fetchall() for one in questions()]
 
 
@@ -96,10 +88,7 @@ def test_polars_says_the_same(tables: Path, answers: list[list[tuple[Any, ...]]]
 
 
 def test_requests_are_answered_or_not(tables: Path) -> None:
-    store = Store(str(tables))
-    database = duckdb.connect()
-    for table in TABLES:
-        database.register(f"all_{table}", store.dataset(table, store.opened(table)))
+    database = database_of(tables, "all_")
     for name, query in views().items():
         database.execute(f"CREATE VIEW {name} AS {query}")
     found = database.execute("SELECT service, answered, count(*) FROM requests GROUP BY ALL ORDER BY ALL").fetchall()
