@@ -28,17 +28,19 @@ class Side(NamedTuple):
         """The command that runs this one in the namespace."""
         return ["ip", "netns", "exec", self.namespace, *words]
 
-    def ip(self, *words: str) -> None:
-        """Run ``ip`` on the namespace."""
-        run("ip", "-n", self.namespace, *words)
+    def ip(self, *words: str, lines: str = "") -> None:
+        """Run ``ip`` on the namespace, with these ``lines`` as its standard input."""
+        run("ip", "-n", self.namespace, *words, lines=lines)
 
     def bring_up(self) -> None:
         """Give the interface its addresses, and turn it and the loopback interface on."""
-        self.ip("link", "set", "lo", "up")
-        self.ip("address", "add", f"{self.ipv4}/24", "dev", self.interface)
         # Without a search for duplicates, which takes a second before the address can be used.
-        self.ip("address", "add", f"{self.ipv6}/64", "dev", self.interface, "nodad")
-        self.ip("link", "set", self.interface, "up")
+        self.ip("-batch", "-", lines=f"""
+            link set lo up
+            address add {self.ipv4}/24 dev {self.interface}
+            address add {self.ipv6}/64 dev {self.interface} nodad
+            link set {self.interface} up
+        """)  # fmt: skip
 
 
 @contextmanager
@@ -76,9 +78,9 @@ def separate_namespaces() -> Iterator[tuple[Side, Side]]:
             run("ip", "netns", "delete", side.namespace)
 
 
-def run(*command: str) -> None:
+def run(*command: str, lines: str = "") -> None:
     """Run a command that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
 

@@ -18,11 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count, islice
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zmq
-from zmq.auth import CURVE_ALLOW_ANY
-from zmq.auth.thread import ThreadAuthenticator
+
+if TYPE_CHECKING:
+    from zmq.auth.thread import ThreadAuthenticator
 
 FIRST_PORT = 5600
 CONTROL_PORT = 5599  # a PAIR on which the client says that it is ready
@@ -297,17 +298,27 @@ def _open(
     return logged
 
 
-def main(role: str, plan: Any) -> None:
-    serves = role == "server"
-    context = zmq.Context()
+def _started_authenticator(context: zmq.Context[zmq.Socket[bytes]]) -> "ThreadAuthenticator":
+    from zmq.auth import CURVE_ALLOW_ANY  # here, since asyncio comes with it, which takes longer than most exchanges
+    from zmq.auth.thread import ThreadAuthenticator
+
     authenticator = ThreadAuthenticator(context)
     authenticator.start()
     authenticator.configure_plain(domain="*", passwords={USERNAME.decode(): PASSWORD.decode()})
     authenticator.configure_curve(domain="*", location=CURVE_ALLOW_ANY)
+    return authenticator
+
+
+def main(role: str, plan: Any) -> None:
+    serves = role == "server"
+    context = zmq.Context()
+    asks = serves and any(EXCHANGES[name].mechanism != "NULL" for name in plan["exchanges"])
+    authenticator = _started_authenticator(context) if asks else None
     try:
         talk(context, serves, plan)
     finally:
-        authenticator.stop()
+        if authenticator is not None:
+            authenticator.stop()
         # After an error nothing waits for what could not be sent; without one nothing is left.
         context.destroy(linger=0)
 
