@@ -1,5 +1,6 @@
 """zmtpsniff live as a program, for tests: started, read with a limit of time, ended."""
 
+import contextlib
 import json
 import os
 import queue
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from ctypes.util import find_library
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,16 +154,19 @@ def wait_for(done: Callable[[], bool], seconds: float = _PATIENCE) -> None:
 
 def descendants(pid: int) -> list[int]:
     """The processes that a process started, and those that they started."""
-    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = {int(child): int(parent) for child, parent in map(str.split, listed.stdout.splitlines())}
     found = [pid]
     for parent in found:
-        found += [child for child in parents if parents[child] == parent]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one ends meanwhile
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
+                found += map(int, children.read_text().split())
     return found[1:]
 
 
 def running(pids: Sequence[int]) -> list[int]:
     """Those of the processes that have not ended."""
-    listed = subprocess.run(["ps", "-e", "-o", "pid=,stat="], capture_output=True, text=True, check=True)
-    states = dict(line.split() for line in listed.stdout.splitlines())
-    return [pid for pid in pids if states.get(str(pid), "Z")[0] != "Z"]
+    found = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            _, _, state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
+            found += [pid] * (state[0] != "Z")
+    return found

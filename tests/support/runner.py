@@ -30,9 +30,9 @@ from tests.support.paths import PROJECT
 _PATIENCE = 120.0  # seconds for a run; a machine that does much else may be slow
 _MOST_OCTETS = 1 << 20  # of a request
 _COMMAND = [sys.executable, "-m", "tests.support.runner"]
-_ROOMS = ("analysis", "capture", "check", "cli", "engine", "filters", "net", "render")
+_ROOMS = ("analysis", "capture", "check", "cli", "engine", "filters", "host", "net", "render")
 _PACKAGES = ("dissectors", *(f"zmtpsniff.{room}" for room in _ROOMS))
-_LIBRARIES = ("cbor2", "nacl.bindings", "re2", "rich.console", "rich.table", "rich.text", "zstandard")
+_LIBRARIES = ("cbor2", "nacl.bindings", "pyshark.capture.capture", "re2", "rich.console", "rich.table", "zstandard")
 
 
 class _Server:
@@ -143,6 +143,9 @@ def _import_all() -> None:
     for name in _LIBRARIES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    from zmtpsniff.filters.grammar import parse
+
+    parse("messages")  # the parser is made now
     gc.collect()
     gc.freeze()
 
