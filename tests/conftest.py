@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,10 +54,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with a Spark session share one, which takes long to start: one worker runs them."""
-    for item in items:
-        if "spark_session" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """One worker runs the tests with a Spark session, which takes long to start.
+
+    Those of a function with many parameters, which are quick, come to a worker ten at a time: handing out one takes a
+    millisecond.
+    """
+    for number, (_, function) in enumerate(groupby(items, lambda item: item.nodeid.partition("[")[0])):
+        for place, item in enumerate(tests := list(function)):
+            if "spark_session" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group("spark"))
+            elif len(tests) >= 10 and item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(f"{number}.{place // 10}"))
 
 
 def pytest_collection_finish() -> None:
