@@ -51,6 +51,7 @@ _CAPTURES = {
 }
 _TWO_HOSTS_SEED = 0  # REQ and REP that both speak 3.1
 POLICY = 'include = ["protocol"]\n'
+_ALONE = r"zmtpsniff (?:[^|&;<>()$`*?~#\\'\"]|'[^']*'|\"[^$`\\\"]*\")+"
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
 _TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
 _PEER = f'"{sys.executable}" -m zmtpsniff replay capture.pcap --patience 60'  # the other side of it
@@ -223,14 +224,19 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command line with bash, in a ``network`` of its own where that can be; it is ended if it takes for ever.
 
-    zmtpsniff alone, without what is for a shell, is run by the server of runs if it needs no network.
+    If it needs no network, the server of runs runs zmtpsniff, unless a word in front of the first pipe is for a shell.
     """
-    if not network and re.fullmatch(r"zmtpsniff ([^|&;<>()$`*?~#\\'\"]|'[^']*'|\"[^$`\\\"]*\")+", command):
-        return runner.run(*shlex.split(command)[1:], cwd=path, env=environment)
+    given = said = ""
+    if not network and (found := re.fullmatch(rf"({_ALONE})(?:\| (.+))?", command)):
+        alone = runner.run(*shlex.split(found[1])[1:], cwd=path, env=environment)
+        if found[2] is None:
+            return alone
+        given, said, command = alone.stdout, alone.stderr, found[2]
     shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command]
     if network and can_capture():
         shell = ["unshare", "-n", "sh", "-c", _NETWORK, "sh", *shell]
-    return subprocess.run(
-        shell, cwd=path, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-        timeout=300,
-    )  # fmt: skip
+    done = subprocess.run(
+        shell, cwd=path, env=environment, capture_output=True, text=True, input=given, check=False, timeout=300
+    )
+    done.stderr = said + done.stderr
+    return done
