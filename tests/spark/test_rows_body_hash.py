@@ -47,9 +47,7 @@ def hash_of(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "path",
-    [*sorted(FIXTURES.glob("*.pcap*")), *sampled(sorted(CAPTURES.glob("*.pcap*")))],
-    ids=lambda path: path.name,
+    "path", sampled([*sorted(FIXTURES.glob("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]), ids=lambda path: path.name
 )
 def test_it_is_what_hashlib_says_of_recorded_bodies(path: Path) -> None:
     most = 9

@@ -101,7 +101,7 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
         assert_all_told(output, files, ways=True)
 
 
-@pytest.mark.parametrize("capture", sampled([path.name for path in sorted(FIXTURES.glob("*.pcap*"))], 12))
+@pytest.mark.parametrize("capture", sampled([path.name for path in sorted(FIXTURES.glob("*.pcap*"))], 24))
 def test_what_is_put_aside_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
     """Most connections, behind each few packets: the rows are the same ones."""
     monkeypatch.setattr(shard, "_MOST_FLOWS", 2)
@@ -148,7 +148,7 @@ def test_unix_domain_sockets_are_numbered_from_run_to_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("case", sampled([f"{name}:{seed}" for seed in range(5) for name in FAMILIES], 7))
+@pytest.mark.parametrize("case", sampled([f"{name}:{seed}" for seed in range(5) for name in FAMILIES], 13))
 def test_captures_that_the_oracle_disturbs(tmp_path: Path, case: str) -> None:
     """They are cut where all packets before are older than all behind, as those of a host are."""
     family, seed = case.split(":")

@@ -35,7 +35,7 @@ def told(path: Path, settings: Settings, goes_on: bool) -> list[AnyEvent]:
     return found + stages.findings(Capture(0, 0, 0, 0, 0, 0, 0, 1 << 62))  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("path", sampled(sorted(FIXTURES.glob("*.pcap*"))), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sampled(sorted(FIXTURES.glob("*.pcap*")), 8), ids=lambda path: path.name)
 def test_they_go_on_behind_any_event(path: Path) -> None:
     """From a state without the facts of flows, which are put aside."""
     settings = Settings(decode_as=(DecodeAs("tcp", 20201, 20201, 0, "", "PULL"),))
