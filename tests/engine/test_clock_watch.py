@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message
+from tests.support.examples import crossed
 from tests.support.paths import FIXTURES
 from tests.world.tap import Packets, load
 from zmtpsniff.analysis.findings import Diagnosis
@@ -71,8 +72,7 @@ def words(packets: Sequence[Packet], size: int = 200) -> Counter[str]:
     return Counter(one.summary for one in told(packets, size)[1])
 
 
-@pytest.mark.parametrize("by_ns", [HOUR, 50 * 365 * 24 * HOUR])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "by_ns"), crossed(NAMES, [HOUR, 50 * 365 * 24 * HOUR]))
 def test_nobody_waited_for_as_long_as_the_clock_jumped(name: str, by_ns: int) -> None:
     packets = packets_of(name)
     usual = words(packets)

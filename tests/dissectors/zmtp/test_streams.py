@@ -100,10 +100,11 @@ HARMLESS: dict[str, Mutation] = {
 }
 
 
+@pytest.mark.parametrize("count", [5, pytest.param(25, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HARMLESS)
-def test_harmless(name: str) -> None:
+def test_harmless(name: str, count: int) -> None:
     random = Random(name)
-    for talk in chosen(random, 12):
+    for talk in chosen(random, count):
         isn = random.choice([(1000, 500_000), (2**32 - random.randint(1, 400), 2**32 - random.randint(1, 400))])
         disturbed = packets(HARMLESS[name](talk, random), isn)
         events = sniff(disturbed, random.choice([1, 7, 100, 10_000]))
