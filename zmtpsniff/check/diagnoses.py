@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dissectors.events import AnyEvent, Connection, Severity
+from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.violations import REPEATED
@@ -31,7 +31,7 @@ _BY_HANDSHAKE = frozenset(
 
 
 class NoFindings(Trial):
-    """Whether a diagnosis finds nothing of some kinds."""
+    """Whether a diagnosis, which takes all events itself, finds nothing of some kinds."""
 
     def __init__(self, rule: Rule, shower: Shower, findings: Callable[[], Sequence[Finding]]) -> None:
         """``findings`` gives those of a diagnosis of the same events. It is called after the last event."""
@@ -42,9 +42,6 @@ class NoFindings(Trial):
             self._codes |= set(FINDINGS)
         self._late = 0
         self._untyped = 0
-
-    def take(self, event: AnyEvent) -> None:
-        """The diagnosis takes all events."""
 
     def end(self, connection: Connection) -> None:
         """Count connections that do not show all that a diagnosis asks for."""

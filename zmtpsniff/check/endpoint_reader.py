@@ -1,7 +1,7 @@
 """Reads an ``[[endpoint]]`` of a policy: what is demanded of a service."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dissectors.events import Side
 from zmtpsniff.check.endpoints import (
@@ -18,8 +18,8 @@ from zmtpsniff.check.endpoints import (
     RequiredTopics,
 )
 from zmtpsniff.check.globs import AddressPattern, Glob
-from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import LEVELS, Level
+from zmtpsniff.check.mistakes import Fail, check_keys, level_in, listed, name_in
+from zmtpsniff.check.model import Level
 from zmtpsniff.check.services import TopicKind
 
 PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
@@ -37,10 +37,6 @@ _DEMANDS = (
 )
 ENDPOINT_KEYS = ("address", "name", *_DEMANDS, "level")
 RATE_KEYS = ("min", "max")
-_LONGEST = 200  # characters of a name
-
-Fail = Callable[[str | None, str], NoReturn]
-"""Raises what is wrong with a key, or with the endpoint."""
 
 
 class EndpointTable(NamedTuple):
@@ -61,9 +57,7 @@ class EndpointReader:
 
     def read(self, table: Mapping[str, Any]) -> EndpointTable:
         """Read the table."""
-        for key in table:
-            if key not in ENDPOINT_KEYS:
-                self._fail(key, f"unknown key {key!r}{suggest(key, ENDPOINT_KEYS)}")
+        check_keys(table, ENDPOINT_KEYS, self._fail)
         if "address" not in table:
             self._fail(None, 'it has no address, such as address = "10.0.0.5:5561"')
         texts = self._texts(table, "address")
@@ -71,12 +65,7 @@ class EndpointReader:
             addresses = tuple(map(AddressPattern, texts))
         except ValueError as error:
             self._fail("address", f"address: {error}")
-        name = table.get("name", ", ".join(texts))
-        if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST:
-            self._fail("name", f"name must be text of 1 to {_LONGEST} characters")
-        level = table.get("level", "error")
-        if level not in LEVELS:
-            self._fail("level", f"level must be one of {listed(LEVELS)}, not {level!r}")
+        name, level = name_in(table, ", ".join(texts), self._fail), level_in(table, self._fail)
         demands = [(key, text, EndpointDemand(addresses, demand)) for key, text, demand in self._demands(table)]
         if not demands:
             self._fail(None, f"it demands nothing; give one of {listed(_DEMANDS)}")
@@ -110,16 +99,13 @@ class EndpointReader:
         made += [(key, *self._rate(table[key], key, side)) for key, side in rates]
         if "latency" in table:
             limits = self._latency(table["latency"])
-            words = ", ".join(f"{name} {limit / 1e6:g} ms at most" for name, _, limit in limits)
-            made.append(("latency", f"replies: {words}", ReplyTime(limits)))
+            made.append(("latency", f"replies: {limit_words(limits)}", ReplyTime(limits)))
         return made
 
     def _rate(self, table: Any, key: str, side: Side) -> tuple[str, Demand]:
         if not isinstance(table, dict) or not table:
             self._fail(key, f"{key} is written as {{ min = 10, max = 200 }}, in messages a second")
-        for each in table:
-            if each not in RATE_KEYS:
-                self._fail(key, f"{key}: unknown key {each!r}{suggest(each, RATE_KEYS)}")
+        check_keys(table, RATE_KEYS, self._fail, key)
         bounds = self._bounds(table, *table, key=key)
         words = " and ".join(f"{name} {bound:g}" for name, bound in bounds.items())
         return f"messages a second by the {side}: {words}", Rate(side, bounds.get("min"), bounds.get("max"))
@@ -127,10 +113,8 @@ class EndpointReader:
     def _latency(self, table: Any) -> Limits:
         if not isinstance(table, dict):
             self._fail("latency", "latency is written as { p99_ms = 50 }")
-        for each in table:
-            if each not in PERCENTILES:
-                self._fail("latency", f"latency: unknown key {each!r}{suggest(each, PERCENTILES)}")
-        return limits_in(table, lambda reason: self._fail("latency", f"latency: {reason}"))
+        check_keys(table, PERCENTILES, self._fail, "latency")
+        return limits_in(table, self._fail)
 
     def _bounds(self, table: Mapping[str, Any], *names: str, key: str) -> dict[str, float]:
         """The numbers in a table, the lower one first."""
@@ -162,15 +146,20 @@ def _shown(globs: Sequence[Glob]) -> str:
     return listed(f'"{glob.text}"' for glob in globs)
 
 
-def limits_in(table: Mapping[str, Any], fail: Callable[[str], NoReturn]) -> Limits:
-    """The limits of latencies in a table that may have other keys, too."""
+def limits_in(table: Mapping[str, Any], fail: Fail) -> Limits:
+    """The limits of latencies in the table of the key ``latency``, which may have other keys, too."""
     limits = []
     for key, percent in PERCENTILES.items():
         if key in table:
             value = table[key]
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-                fail(f"{key} must be a number of milliseconds above 0, not {value!r}")
+                fail("latency", f"latency: {key} must be a number of milliseconds above 0, not {value!r}")
             limits.append((key.removesuffix("_ms"), percent, round(value * 1e6)))
     if not limits:
-        fail(f"there is no limit; give one of {listed(PERCENTILES)}")
+        fail("latency", f"latency: there is no limit; give one of {listed(PERCENTILES)}")
     return tuple(limits)
+
+
+def limit_words(limits: Limits) -> str:
+    """The limits of latencies in words, as in ``p99 50 ms at most``."""
+    return ", ".join(f"{name} {limit / 1e6:g} ms at most" for name, _, limit in limits)

@@ -207,17 +207,13 @@ class ClientCount(NamedTuple):
         seen = service.most_clients()
         has = f"{seen:,}" if seen else "none"
         found = f"{service.address} has {plural(seen, 'client')}"
+        unknown = "" if capture.is_whole else f"{found} in the capture, which may lack others"
         if self.most is not None and seen > self.most:
-            beyond = service.beyond(int(self.most))
             words = f"{service.address} had {self._bound(self.most, 'at most ')}, has {has}"
-            new = beyond[0] if beyond else None
+            new = service.beyond(int(self.most))
             return Judgement(found, [Complaint(f"{words}: {new.client.address} is new" if new else words, new)])
-        unknown = ""
-        if not capture.is_whole:
-            unknown = f"{found} in the capture, which may lack others"
         if self.least is not None and seen < self.least:
-            words = f"{service.address} had {self._bound(self.least, 'at least ')}, has {has}"
-            return Judgement(found, () if unknown else [Complaint(words)], unknown)
+            return _too_few(found, f"{service.address} had {self._bound(self.least, 'at least ')}, has {has}", unknown)
         return Judgement(found, (), unknown if self.most is not None else "")
 
     def absent(self, address: str) -> str | None:
@@ -244,8 +240,7 @@ class Rate(NamedTuple):
             return Judgement(found, [Complaint(f"{found}, and {self.most:,g} at most before")])
         unknown = _unreadable(service)
         if self.least is not None and rate < self.least:
-            words = f"{found}, and {self.least:,g} at least before"
-            return Judgement(found, () if unknown else [Complaint(words)], unknown)
+            return _too_few(found, f"{found}, and {self.least:,g} at least before", unknown)
         return Judgement(found, (), unknown if self.most is not None else "")
 
     def absent(self, address: str) -> str | None:
@@ -296,6 +291,11 @@ class OnlyThese(NamedTuple):
 
     def absent(self, address: str) -> str | None:
         """Without services there is no new one."""
+
+
+def _too_few(found: str, words: str, unknown: str) -> Judgement:
+    """The judgement on a number that is too small, unless the capture may lack the others."""
+    return Judgement(found, () if unknown else [Complaint(words)], unknown)
 
 
 def _version_fits(value: str, wanted: str) -> bool:

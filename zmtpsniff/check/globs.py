@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from fnmatch import translate
 
 from dissectors.address import host_of, port_of
 
@@ -10,28 +11,25 @@ _MOST_PORT = 65535
 
 
 class Glob:
-    """A pattern of octets; it takes time linear in what it is held against."""
+    """A pattern of octets. For each ``*`` fnmatch takes the first place that fits, so it takes linear time."""
 
     def __init__(self, text: str) -> None:
         """Read the pattern; it can be any text."""
         self.text = text
-        pieces = [b""]  # between those that are anything
-        octets = iter(text.encode("utf-8", "surrogateescape"))
-        for octet in octets:
-            if octet == ord("*"):
-                pieces.append(b"")
-            elif octet == ord("?"):
-                pieces[-1] += b"."
-            else:
-                pieces[-1] += re.escape(bytes([next(octets, octet) if octet == ord("\\") else octet]))
-        first, *others = pieces
-        # The first place that fits a piece is as good as a later one. So the search need not come back to it.
-        middle = b"".join(b"(?>.*?%b)" % piece for piece in others[:-1])
-        self._pattern = re.compile(first + middle + b"".join(b".*%b" % piece for piece in others[-1:]), re.DOTALL)
+        octets = text.encode("utf-8", "surrogateescape").decode("latin-1")  # a character for each
+        # fnmatch has no backslash, but sets in brackets: a sign in a set of its own has no other meaning.
+        signs = re.sub(r"\\(.?)|\[", _as_set, octets, flags=re.DOTALL)
+        self._pattern = re.compile(translate(signs).encode("latin-1"))
 
     def matches(self, data: bytes) -> bool:
         """Whether it matches all of ``data``."""
         return self._pattern.fullmatch(data) is not None
+
+
+def _as_set(match: re.Match[str]) -> str:
+    """A sign that stands for itself, as fnmatch takes it."""
+    sign = match[0] if match[1] is None else match[1] or "\\"
+    return f"[{sign}]" if sign in "*?[" else sign
 
 
 def literal(octets: bytes) -> str | None:

@@ -6,7 +6,7 @@ clients they have at least. It does not show that there are no others.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, log10
 
 from zmtpsniff.check.globs import AddressPattern, escaped, literal
@@ -65,8 +65,8 @@ def _keys(service: ServiceProfile, capture: Services, factor: float) -> Iterable
     for side, count in (("server", service.messages.server), ("client", service.messages.client)):
         if count >= _ENOUGH:
             rate = count / capture.span.seconds
-            most_words = f", max = {_short(_up(rate * factor))}" if whole else ""
-            yield f"{side}_rate = {{ min = {_short(_down(rate / factor))}{most_words} }}"
+            most_words = f", max = {_short(_rounded(rate * factor, ceil))}" if whole else ""
+            yield f"{side}_rate = {{ min = {_short(_rounded(rate / factor, floor))}{most_words} }}"
     if whole and service.latencies.count >= _ENOUGH:
         limits = [f"{key} = {_limit(service, key, factor)}" for key in _LEAST_MS]
         yield f"latency = {{ {', '.join(limits)} }}"
@@ -119,18 +119,13 @@ def _clients(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[st
 def _limit(service: ServiceProfile, key: str, factor: float) -> str:
     # The percentile is known to within 1 %.
     percent = int(key[1:3])
-    return _short(_up(max(service.latencies.percentile(percent) * factor * 1.01 / 1e6, _LEAST_MS[key])))
+    return _short(_rounded(max(service.latencies.percentile(percent) * factor * 1.01 / 1e6, _LEAST_MS[key]), ceil))
 
 
-def _down(value: float) -> float:
-    """Down to three digits that matter."""
+def _rounded(value: float, up_or_down: Callable[[float], int]) -> float:
+    """Up or down to three digits that matter."""
     unit = 10.0 ** (floor(log10(value)) - 2)
-    return floor(value / unit) * unit
-
-
-def _up(value: float) -> float:
-    unit = 10.0 ** (floor(log10(value)) - 2)
-    return ceil(value / unit) * unit
+    return up_or_down(value / unit) * unit
 
 
 def _short(value: float) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from zmtpsniff.check.builtin import SETS
-from zmtpsniff.check.endpoint_reader import PERCENTILES, EndpointReader, limits_in
+from zmtpsniff.check.endpoint_reader import PERCENTILES, EndpointReader, limit_words, limits_in
 from zmtpsniff.check.endpoints import EndpointDemand, OnlyThese
 from zmtpsniff.check.globs import AddressPattern
 from zmtpsniff.check.lines import Lines, longest_key
-from zmtpsniff.check.mistakes import listed, suggest
-from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
+from zmtpsniff.check.mistakes import check_keys, level_in, listed, name_in, suggest
+from zmtpsniff.check.model import BY, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
 from zmtpsniff.check.numbers import number_reader
 from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
 from zmtpsniff.errors import Error, naming
@@ -20,7 +20,13 @@ KINDS = ("expect", "forbid", "latency", "order", "sequence", "no_findings")
 _BOUNDS = ("count", "min", "max", "per", "mean")
 RULE_KEYS = ("name", *KINDS, *_BOUNDS, "connections", "where", "by", "level")
 LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
-_NAME_LENGTH = 200  # of a rule: more fits into no report
+# By kind of rule: bounds that it cannot have, and why.
+_MISPLACED = {
+    "latency": (("count", "max", "per", "mean"), "says nothing about a latency; min is how many answers there must be"),
+    "sequence": (("count", "min", "per", "mean"), "says nothing about sequence"),
+    "no_findings": (_BOUNDS, "says nothing about no_findings"),
+    "forbid": (("count", "min"), "contradicts forbid: use expect, or max for how many are tolerated"),
+}
 _MOST_OCTETS = 4 << 20  # of a policy file
 _MOST_RULES = 10_000
 _MOST_PARTS = 50  # parts of a key: the time and memory of tomllib grow with the square of their number
@@ -166,14 +172,10 @@ class _Reader:
             self._fail_at(line, f"include: {error}")
 
     def _rule(self, table: dict[str, Any]) -> Rule:
-        for key in table:
-            if key not in RULE_KEYS:
-                self._fail(key, f"unknown key {key!r}{suggest(key, RULE_KEYS)}")
-        name = table.get("name")
-        if name is None:
+        check_keys(table, RULE_KEYS, self._fail)
+        if "name" not in table:
             self._fail(None, "it has no name")
-        if not isinstance(name, str) or not name.strip() or len(name) > _NAME_LENGTH:
-            self._fail("name", f"name must be text of 1 to {_NAME_LENGTH} characters")
+        name = name_in(table, "", self._fail)
         self._title = f"rule {name!r}"
         kinds = [kind for kind in KINDS if kind in table]
         if len(kinds) != 1:
@@ -186,9 +188,7 @@ class _Reader:
             if bounds.per != "connection" and kind != "order":
                 self._fail("connections", 'connections says which of them count, so it needs per = "connection"')
             connections = self._filter("connections", table["connections"])
-        level = table.get("level", "error")
-        if level not in LEVELS:
-            self._fail("level", f"level must be one of {listed(LEVELS)}, not {level!r}")
+        level = level_in(table, self._fail)
         latency = None
         unseen: Unseen | None = None
         sequence: SequenceOf | None = None
@@ -216,23 +216,15 @@ class _Reader:
         per = table.get("per", "capture")
         if per not in PER:
             self._fail("per", f"per must be one of {listed(PER)}, not {per!r}")
-        if kind == "latency":
-            for key in ("count", "max", "per", "mean"):
-                if key in table:
-                    self._fail(key, f"{key} says nothing about a latency; min is how many answers there must be")
+        keys, why = _MISPLACED.get(kind, ((), ""))
+        for key in keys:
+            if key in table:
+                self._fail(key, f"{key} {why}")
         for key in ("where", "by"):
             if key in table and kind != "sequence":
                 self._fail(key, f"{key} belongs to a sequence")
-        if kind in ("sequence", "no_findings"):
-            for key in ("count", "min", "max", "per", "mean"):
-                if key in table and (kind, key) != ("sequence", "max"):
-                    self._fail(key, f"{key} says nothing about {kind}")
         if kind == "order" and per == "second":
             self._fail("per", 'records have an order per "connection" or, without per, in the whole capture')
-        if kind == "forbid":
-            for key in ("count", "min"):
-                if key in table:
-                    self._fail(key, f"{key} contradicts forbid: use expect, or max for how many are tolerated")
         mean = table.get("mean", False)
         if not isinstance(mean, bool):
             self._fail("mean", "mean must be true or false")
@@ -263,16 +255,14 @@ class _Reader:
     def _latency(self, table: Any) -> tuple[Latency, tuple[Filter, ...], str]:
         if not isinstance(table, dict):
             self._fail("latency", 'latency is written as { pattern = "request-reply", p99_ms = 50 }')
-        for key in table:
-            if key not in LATENCY_KEYS:
-                self._fail("latency", f"latency: unknown key {key!r}{suggest(key, LATENCY_KEYS)}")
+        check_keys(table, LATENCY_KEYS, self._fail, "latency")
         pattern = table.get("pattern")
         if pattern not in PATTERNS:
             given = "is missing" if pattern is None else f"{pattern!r} is none{suggest(str(pattern), PATTERNS)}"
             self._fail("latency", f"latency: pattern {given}; there are {listed(PATTERNS)}")
-        limits = limits_in(table, lambda reason: self._fail("latency", f"latency: {reason}"))
+        limits = limits_in(table, self._fail)
         filters = (self._filter("where", table["where"], "latency"),) if "where" in table else ()
-        text = f"latency of {pattern}: " + ", ".join(f"{name} {_ms(limit)} at most" for name, _, limit in limits)
+        text = f"latency of {pattern}: {limit_words(limits)}"
         if filters:
             text += f", where {table['where'].strip()}"
         return Latency(pattern, limits), filters, text
@@ -329,7 +319,3 @@ class _Reader:
 
     def _fail_at(self, line: int, reason: str) -> NoReturn:
         raise PolicyError(f"{self._name}:{line}: {reason}")
-
-
-def _ms(limit_ns: int) -> str:
-    return f"{limit_ns / 1e6:g} ms"

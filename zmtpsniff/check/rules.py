@@ -7,7 +7,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Message
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.defaults import SHOWN, TOLD
 from zmtpsniff.check.endpoints import Complaint, limits_of
-from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
+from zmtpsniff.check.model import PATTERNS, Filter, Kind, Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.sequences import Sequences
 from zmtpsniff.check.services import Services
 from zmtpsniff.check.sight import has_handshake
@@ -96,7 +96,13 @@ class Check:
             from zmtpsniff.check.diagnoses import NoFindings
 
             return NoFindings(rule, shower, self._diagnosed)
-        return _trial(rule, shower)
+        if rule.kind in _TRIALS:
+            return _TRIALS[rule.kind](rule, shower)
+        if rule.bounds.per == "connection":
+            return _InConnections(rule, shower)
+        if rule.bounds.per == "second" and not rule.bounds.mean:
+            return _InSeconds(rule, shower)
+        return _InCapture(rule, shower)
 
     def _diagnosed(self) -> "Sequence[Finding]":
         """The findings of the diagnosis, which can be asked once."""
@@ -355,14 +361,11 @@ class _Latency(Trial):
 
 
 class _AtEndpoint(Trial):
-    """Whether services meet a demand."""
+    """Whether services meet a demand. They take all events themselves, once for all demands."""
 
     def __init__(self, rule: Rule, shower: Shower, services: Services) -> None:
         super().__init__(rule, shower)
         self._services = services
-
-    def take(self, event: AnyEvent) -> None:
-        """Services take all events, once for all demands."""
 
     def finish(self, span: Span) -> Outcome:
         endpoint = self.rule.endpoint
@@ -390,15 +393,4 @@ class _AtEndpoint(Trial):
         return self.outcome(True, found[0] if len(found) == 1 else plural(len(found), "service"))
 
 
-def _trial(rule: Rule, shower: Shower) -> Trial:
-    if rule.kind == "latency":
-        return _Latency(rule, shower)
-    if rule.kind == "order":
-        return _InOrder(rule, shower)
-    if rule.kind == "sequence":
-        return Sequences(rule, shower)
-    if rule.bounds.per == "connection":
-        return _InConnections(rule, shower)
-    if rule.bounds.per == "second" and not rule.bounds.mean:
-        return _InSeconds(rule, shower)
-    return _InCapture(rule, shower)
+_TRIALS: dict[Kind, type[Trial]] = {"latency": _Latency, "order": _InOrder, "sequence": Sequences}

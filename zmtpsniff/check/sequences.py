@@ -18,7 +18,7 @@ from dissectors.events import AnyEvent, Connection, Message, Problem, Subscripti
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PUBLISHERS, WITH_TOPICS
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
-from zmtpsniff.check.numbers import NotAtHandError, Reader
+from zmtpsniff.check.numbers import NotAtHandError
 from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Shower, Trial
 from zmtpsniff.words.counts import plural
@@ -86,8 +86,7 @@ class Sequences(Trial):
         """The rule says where the numbers are, and who counts: the sender, its connections or its topics."""
         super().__init__(rule, shower)
         assert rule.sequence is not None
-        self._read: Reader = rule.sequence.read
-        self._by = rule.sequence.by
+        self._sequence = rule.sequence
         self._where = rule.filters[0] if rule.filters else None
         self._running: dict[_Key, Sequence] = {}
         self._of_flow: defaultdict[int, set[_Key]] = defaultdict(set)
@@ -134,7 +133,7 @@ class Sequences(Trial):
         if self._where is not None and not self._where(event):
             return
         try:
-            value = self._read(event)
+            value = self._sequence.read(event)
         except NotAtHandError:
             self._forget(event.flow)
             return
@@ -157,16 +156,16 @@ class Sequences(Trial):
             sequence.certain = False
 
     def _key(self, event: Message) -> _Key:
-        topic = at_hand(event.frames[0]) if self._by == "topic" and event.frames else b""
+        topic = at_hand(event.frames[0]) if self._sequence.by == "topic" and event.frames else b""
         is_unknown = event.socket_type is None or event.inferred
-        own = self._by == "connection" or is_unknown or event.socket_type in WITH_TOPICS
+        own = self._sequence.by == "connection" or is_unknown or event.socket_type in WITH_TOPICS
         return event.flow if own else 0, event.src, topic
 
     def _is_filtered(self, event: Message) -> bool:
         """Whether the receiver may have subscribed to only a part of the counted messages."""
         if event.socket_type not in PUBLISHERS:
             return False
-        return self._by != "topic" and event.flow not in self._everything
+        return self._sequence.by != "topic" and event.flow not in self._everything
 
     def _begin(self, key: _Key, value: int) -> Sequence | None:
         if len(self._running) + len(self._ended) >= _MOST_SEQUENCES:
@@ -224,7 +223,7 @@ class Sequences(Trial):
         """The outcome."""
         every = [*self._ended, *self._running.items()]
         if not self._numbers:
-            return not_checked(self.rule, f"no message has a number at {self._place()}")
+            return not_checked(self.rule, f"no message has a number at {self._sequence.text}")
         missing, offences, unsure = self._missing(every)
         faults = missing + self._repeats + self._disorder
         counted = f"{plural(self._numbers, 'number')} of {plural(len({key[1] for key, _ in every}), 'sender')}"
@@ -262,10 +261,6 @@ class Sequences(Trial):
                 if hole.offence is not None:
                     offences.append(hole.offence)
         return count, offences, unsure
-
-    def _place(self) -> str:
-        assert self.rule.sequence is not None
-        return self.rule.sequence.text
 
 
 def _shares(other: Sequence, hole: Hole) -> bool:

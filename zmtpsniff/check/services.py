@@ -5,8 +5,8 @@ connection names the server. Until then the counts of the connection are kept by
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -43,15 +43,6 @@ _MOST_LIFETIMES = 20_000
 _MOST_EXAMPLES = 5
 _MOST_VALUES = 100
 _MOST_HOSTS = 10_000
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-class Lifetime(NamedTuple):
-    """How long a connection lasted: Unix time."""
-
-    start_ns: int
-    end_ns: int
-    example: int  # its place among the examples; -1 if it is none
 
 
 class Values(msgspec.Struct, eq=False):
@@ -149,11 +140,10 @@ class ServiceProfile:
         self.names = Values()  # identities of clients that are text
         self.clients: dict[str, Connection] = {}  # by host, with an example
         self.clients_cut = False
-        self.lifetimes: list[Lifetime] = []
+        self.lifetimes: list[Connection] = []
         self.lifetimes_cut = False
         self.blind = False  # octets are missing
         self.problems: Counter[str] = Counter()  # codes, notes left out
-        self._examples: list[Connection] = []
 
     @property
     def has_fixed_port(self) -> bool:
@@ -171,26 +161,22 @@ class ServiceProfile:
 
     def most_clients(self) -> int:
         """How many connections it had at the same time."""
-        most, _ = self._peak(None)
-        return most
+        return max((count for count, _ in self._open_at_once()), default=0)
 
-    def beyond(self, most: int) -> list[Connection]:
-        """Examples of connections that were more than ``most`` at the same time."""
-        return self._peak(most)[1]
+    def beyond(self, most: int) -> Connection | None:
+        """The first of its connections that was one more than ``most`` at the same time; None if there is none."""
+        return next((connection for count, connection in self._open_at_once() if count > most), None)
 
-    def _peak(self, most: int | None) -> tuple[int, list[Connection]]:
+    def _open_at_once(self) -> Iterator[tuple[int, Connection]]:
+        """Each connection in order of time, and how many were open once it was made."""
+        begins = [(one.start_ns, 1, place) for place, one in enumerate(self.lifetimes)]
         # At the same time an end comes first: a client that connects anew does not count twice.
-        turns = sorted(
-            turn for life in self.lifetimes for turn in ((life.start_ns, 1, life.example), (life.end_ns, 0, -1))
-        )
-        now = peak = 0
-        beyond = []
-        for _, begins, example in turns:
-            now += 1 if begins else -1
-            peak = max(peak, now)
-            if begins and most is not None and now > most and 0 <= example < len(self._examples):
-                beyond.append(self._examples[example])
-        return peak, beyond
+        ends = [(one.end_ns, 0, place) for place, one in enumerate(self.lifetimes)]
+        count = 0
+        for _, is_begin, place in sorted(begins + ends):
+            count += 1 if is_begin else -1
+            if is_begin:
+                yield count, self.lifetimes[place]
 
     def add(self, connection: Connection, flow: _Flow) -> None:
         """One of its connections is over."""
@@ -236,12 +222,8 @@ class ServiceProfile:
             self.clients_cut = True
         if len(self.lifetimes) == _MOST_LIFETIMES:
             self.lifetimes_cut = True
-            return
-        example = -1
-        if len(self._examples) < _MOST_LIFETIMES:
-            example = len(self._examples)
-            self._examples.append(connection)
-        self.lifetimes.append(Lifetime(connection.start_ns, connection.end_ns, example))
+        else:
+            self.lifetimes.append(connection)
 
 
 def _sides(connection: Connection) -> tuple[tuple[Side, str], tuple[Side, str]]:

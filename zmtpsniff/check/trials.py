@@ -58,7 +58,6 @@ class Trial:
 
     def take(self, event: AnyEvent) -> None:
         """Look at a record."""
-        raise NotImplementedError
 
     def end(self, connection: Connection) -> None:
         """The connection is over."""
