@@ -41,14 +41,12 @@ _SURE = 3  # connections that end so
 
 
 class _Closed(msgspec.Struct, eq=False):
-    """Connections between the same two that were closed in the same way."""
+    """Connections between the same two that were closed in the same way, in the words for the last of them."""
 
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
-    who: str = ""
-    other: str = ""
-    how: str = ""
-    detail: str = ""
-    version: str = ""
+    summary: str = ""
+    known: str = ""
+    endpoints: tuple[str, ...] = ()
     is_note: bool = False
 
 
@@ -59,10 +57,8 @@ class Closings(Inquiry):
         """Start without any."""
         self._unfinished: Ledger[tuple[int, str], Problem] = Ledger()  # sides that end in a message
         self._waiting: Ledger[tuple[int, str], Stall] = Ledger()  # senders that waited to the end
-        self._unsent: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._behind: Ledger[tuple[int, str], None] = Ledger()  # receivers that lost what waited for them
-        self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
-        self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
+        self._closed: Ledger[tuple[str, str, str], _Closed] = Ledger(_Closed)  # by finding and the names of both
 
     def problem(self, event: Problem) -> None:
         """A side ended inside a message."""
@@ -92,9 +88,9 @@ class Closings(Inquiry):
                 if stall is not None and (not stall.is_open or is_cut):
                     self._see_unsent(event, closer, other, stall)
         else:
-            closed = self._cut.at((first, second))
-            closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
-            closed.detail = cut.detail
+            closed = self._closed.at(("message-cut", first, second))
+            closed.summary = f"{_named(closer)} closed its connection to {second} in the middle of a message"
+            closed.known, closed.endpoints = cut.detail, (closer.address, second)
             closed.seen.add(event.end_ns, cut.packet, event.flow)
         lasted_ns = event.end_ns - event.start_ns
         if (
@@ -103,8 +99,10 @@ class Closings(Inquiry):
             and (closer.version is None or closer.version.startswith("3"))
             and _TIMER_NS[0] <= lasted_ns <= _TIMER_NS[1]
         ):
-            closed = self._timed.at((first, second))
-            closed.version = other.version
+            closed = self._closed.at(("handshake-timer", first, second))
+            closed.summary = f"{first} closes its connection to {second} 30 s after it was made"
+            closed.known = f"{second} speaks ZMTP {other.version}, the handshake was done, and {first} closes first"
+            closed.endpoints = first, second
             closed.seen.add(event.end_ns, dossier.packet, event.flow)
 
     def _see_unsent(self, event: Connection, closer: Peer, other: Peer, stall: Stall) -> None:
@@ -112,21 +110,19 @@ class Closings(Inquiry):
         by_receiver, had_room = stall.receiver == closer.address, stall.cause != "window"
         if by_receiver and (closer.socket_type in SUBSCRIBERS or had_room):
             return
-        closed = self._unsent.at((host_of(closer.address), host_of(other.address)))
-        closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
-        closed.other = other.address
         lasted, probes = about(stall.until_ns - stall.since_ns), plural(stall.attempts, "probe")
         if had_room:
-            closed.how = "before its last octets were acknowledged"
-            closed.detail = f"it sent them again, {often(stall.attempts)} in {lasted}, and then it closed"
+            how = "before its last octets were acknowledged"
+            known = f"it sent them again, {often(stall.attempts)} in {lasted}, and then it closed"
         elif stall.is_open:
-            closed.how = f"in the middle of a message that {other.address} was sending"
-            closed.detail = f"its TCP window had been closed for {lasted}, and {probes} did not open it"
+            how = f"in the middle of a message that {other.address} was sending"
+            known = f"its TCP window had been closed for {lasted}, and {probes} did not open it"
         else:
-            closed.how = f"while {stall.sender if by_receiver else 'it'} waited to send more"
-            closed.detail = (
-                f"the TCP window of {stall.receiver} had been closed for {lasted}, and {probes} did not open it"
-            )
+            how = f"while {stall.sender if by_receiver else 'it'} waited to send more"
+            known = f"the TCP window of {stall.receiver} had been closed for {lasted}, and {probes} did not open it"
+        closed = self._closed.at(("unsent-at-end", host_of(closer.address), host_of(other.address)))
+        closed.summary = f"{_named(closer)} closed its connection to {other.address} {how}"
+        closed.known, closed.endpoints = known, (closer.address, other.address)
         closed.is_note = had_room or (by_receiver and closer.socket_type not in _WORKERS)
         closed.seen.add(event.end_ns, stall.packet, event.flow)
         if by_receiver and not closed.is_note:
@@ -138,25 +134,17 @@ class Closings(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""
-        for (_, other), closed in self._cut.items():
-            repeated = again(closed.seen.count)
-            summary = f"{closed.who} closed its connection to {other} in the middle of a message{repeated}"
-            yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other])
-        for closed in self._unsent.values():
+        for (code, _, _), closed in self._closed.items():
             yield Claim(
-                "unsent-at-end",
-                f"{closed.who} closed its connection to {closed.other} {closed.how}{again(closed.seen.count)}",
-                closed.detail,
+                code,
+                closed.summary + again(closed.seen.count),
+                closed.known,
                 closed.seen,
-                [closed.who.split()[-1], closed.other],
+                closed.endpoints,
                 "note" if closed.is_note else None,
+                "likely" if code == "handshake-timer" and closed.seen.count < _SURE else "certain",
             )
-        for (closer, other), closed in self._timed.items():
-            yield Claim(
-                "handshake-timer",
-                f"{closer} closes its connection to {other} 30 s after it was made{again(closed.seen.count)}",
-                f"{other} speaks ZMTP {closed.version}, the handshake was done, and {closer} closes first",
-                closed.seen,
-                [closer, other],
-                certainty="certain" if closed.seen.count >= _SURE else "likely",
-            )
+
+
+def _named(peer: Peer) -> str:
+    return f"the {peer.type_name or 'peer'} at {peer.address}"

@@ -246,14 +246,14 @@ class Handshakes(Inquiry):
             return
         is_short = ended_soon(event)
         is_whole = dossier is None or not dossier.blind
+        packet = None if handshake is None else handshake.packet
         is_mute = is_whole and event.octets.client > 0 and not event.octets.server
         if is_mute and (until_ns - event.start_ns > _MUTE_NS or (event.is_closed and not is_short)):
             mute = self._mute.at(ends_of(event))
-            mute.seen.add(event.start_ns, None if handshake is None else handshake.packet, event.flow)
+            mute.seen.add(event.start_ns, packet, event.flow)
             mute.longest_ns = max(mute.longest_ns, until_ns - event.start_ns)
         if is_short and not (event.messages.client or event.messages.server):
             short = self._short.at(ends_of(event))
-            packet = None if handshake is None else handshake.packet
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
             short.looks += only_looks(event)
@@ -278,8 +278,7 @@ class Handshakes(Inquiry):
                 # Of one that connects each connection has a port of its own.
                 old = self._old.at(version)
                 old.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
-                if len(old.names) < _NAMES:
-                    old.names[peer.address if peer is event.server else host_of(peer.address)] = None
+                _note(old.names, peer.address if peer is event.server else host_of(peer.address))
 
     def _fail(self, handshake: Handshake, event: Connection) -> bool:
         """Count a connection that failed, if the reason is known. Returns whether it is."""
@@ -333,11 +332,8 @@ class Handshakes(Inquiry):
         if len(handshake.mechanisms) == 2 and len(known) == 1 and closer not in known:  # else it gave up
             (address, announced) = next(iter(known.items()))
             who = address if address == event.server.address else host_of(address)
-            return (
-                "mechanisms-differ",
-                f"{who} announces {announced}, and its peer closes the connection at once",
-                "likely",
-            )
+            detail = f"{who} announces {announced}, and its peer closes the connection at once"
+            return "mechanisms-differ", detail, "likely"
         if _refused_as_old(event) is not None:
             return "mechanisms-differ", "the connection is closed as soon as the version is announced", "likely"
         if mechanism in (None, "NULL") and len(known) == 2 and "READY" in commands:
@@ -355,11 +351,8 @@ class Handshakes(Inquiry):
         known, kind = (event.server.address, server) if server is not None else (event.client.address, client)
         if event.closer is not None and event.closer.address == known:
             return "", "", "certain"  # it gave up
-        return (
-            "sockets-mismatched",
-            f"{known} says that it is a {kind} socket, and its peer closes the connection at once",
-            "likely",
-        )
+        detail = f"{known} says that it is a {kind} socket, and its peer closes the connection at once"
+        return "sockets-mismatched", detail, "likely"
 
     # ------------------------------------------------------------------ results
 

@@ -85,8 +85,6 @@ class Resubscriptions(Inquiry):
                     continue
                 if len(before) != 1 or not having < set(before[0].topics) or after.topics != sorted(after.topics):
                     continue
-                seen = Occurrences()
-                seen.add(after.start_ns, after.packet, after.flow)
                 publisher = server if after.subscriber == host else host
                 had, has = len(before[0].topics), len(after.topics)
                 yield Claim(
@@ -95,7 +93,7 @@ class Resubscriptions(Inquiry):
                     f"connected again: {had - has:,} are lost",
                     "the topics of the new connection are a part of those of the old one, in the order in which libzmq "
                     "sends them again, and none was cancelled",
-                    seen,
+                    Occurrences.of([(after.start_ns, after.packet, after.flow)]),
                     [server],
                     certainty="likely",
                 )

@@ -59,13 +59,6 @@ _KNOWN = (
 )
 
 
-def announced_octets(event: Command) -> int | None:
-    """How many octets a side announces in the handshake of CURVE; None if the command is another one."""
-    if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes):
-        return None
-    return len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
-
-
 class Announcements:
     """How many octets both sides announce in the handshake of CURVE, by flow."""
 
@@ -75,11 +68,10 @@ class Announcements:
 
     def of_both(self, dossier: Dossier, event: Command) -> dict[str, int] | None:
         """Take a command. Returns the octets by address if it is the announcement that was missing, else None."""
-        octets = announced_octets(event)
-        if octets is None or dossier.blind:
+        if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes) or dossier.blind:
             return None
         announced = self._octets.at(event.flow)
-        announced[event.src] = octets
+        announced[event.src] = len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
         return announced if len(announced) == 2 else None
 
     def end(self, flow: int) -> None:

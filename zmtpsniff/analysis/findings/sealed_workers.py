@@ -92,9 +92,7 @@ class SealedWorkers(Inquiry):
     def _meet(self, event: Command) -> None:
         """A host gets its first job on a connection."""
         worker = self._workers.get(host_of(event.dst))
-        if worker is None:
-            self._workers[host_of(event.dst)] = _Worker(event.flow)
-        elif worker.flow in self._pipes:
+        if worker is not None and worker.flow in self._pipes:
             worker.is_clear = False
         else:
             self._workers[host_of(event.dst)] = _Worker(event.flow)

@@ -359,10 +359,9 @@ class Topics(Inquiry):
         groups: dict[tuple[str, _Reason, bool, bytes | None], list[_Suspect]] = {}
         meant: dict[bytes, bytes] = {}
         matched = {address: set(topics) for address, topics in self._matched.items() if self._suspects}
-        for subscriber in self._subscribers.values() if self._suspects else ():
-            matched.setdefault(subscriber.address, set()).update(subscriber.matched)
         siblings = {one: [*those] for one, those in self._siblings.items() if self._suspects}
         for subscriber in self._subscribers.values() if self._suspects else ():
+            matched.setdefault(subscriber.address, set()).update(subscriber.matched)
             if len(subscriber.topics) > 1 and subscriber.matched:
                 sibling = _wanted_ns(subscriber), subscriber.met
                 siblings.setdefault(_socket_of(subscriber), []).append(sibling)
