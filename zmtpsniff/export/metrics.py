@@ -119,7 +119,7 @@ class Metrics:
         self._latencies: dict[str, list[int]] = {}  # by service: a count for each bucket, and the sum in nanoseconds
         self._is_wanted = Event()  # somebody waits for samples
         self._is_new = Event()  # they are there
-        self._close: Callable[[], None] = _nothing
+        self._close: Callable[[], None] = lambda: None
 
     def serve(self, address: str, port: int) -> int:
         """Answer only at this address. Returns the port, which is another one if it was 0. Raises Error."""
@@ -265,10 +265,6 @@ def _memory_octets() -> int:
             return int(file.read().split()[1]) * _PAGE
     except OSError:
         return 0
-
-
-def _nothing() -> None:
-    """Close a server that was never started."""
 
 
 def _cumulated(buckets: Sequence[int]) -> list[tuple[str, float]]:

@@ -48,12 +48,9 @@ class MermaidRenderer(TextRenderer):
         elif isinstance(event, Connection):
             client = self._participant(event.client.address, lines)
             server = self._participant(event.server.address, lines)
-            words = [
-                connection_words(event),
-                *(escape(peer.type_name or "?") for peer in (event.client, event.server)),
-            ]
+            kinds = " - ".join(escape(peer.type_name or "?") for peer in (event.client, event.server))
             messages = plural(event.messages.client + event.messages.server, "message")
-            text = f"{words[1]} - {words[2]}, {words[0]}, {messages}, {ENDS[event.end]}"
+            text = f"{kinds}, {connection_words(event)}, {messages}, {ENDS[event.end]}"
             lines.append(f"    Note over {client},{server}: {_text(text)}")
         elif isinstance(event, Capture):
             lines.append(f"    %% {plural(event.packets, 'packet')}, {plural(event.messages, 'message')}")

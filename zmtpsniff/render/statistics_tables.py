@@ -33,7 +33,7 @@ from zmtpsniff.render.figures import lines as _lines
 from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import STYLES, Signs, make_signs
-from zmtpsniff.render.wording import ENDS, process_words, program, protocol
+from zmtpsniff.render.wording import ENDS, program, protocol
 from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import NS
 from zmtpsniff.words.durations import brief as _brief
@@ -372,7 +372,7 @@ def _socket(peer: "Peer", more: str) -> str:
     words = [] if peer.type_name is None else [escape(peer.type_name)]
     if peer.identity:
         words.append(quote(peer.identity, _IDENTITY_OCTETS, more))
-    if process := process_words(peer):
+    if process := program(peer.process):
         words.append(process)
     return " ".join(words) or "?"
 

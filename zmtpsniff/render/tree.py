@@ -33,7 +33,7 @@ from zmtpsniff.render.wording import (
     command_fields,
     command_words,
     greeting_words,
-    process_words,
+    program,
     protocol,
     topic_words,
 )
@@ -264,7 +264,7 @@ class TreeRenderer(TextRenderer):
             plural(octets, "octet"),
             f"identity {quote(identity, self._look.max_bytes, self._look.more)}" if identity else "",
             f"beacon #{peer.beacon}" if peer.beacon is not None else "",
-            process_words(peer),
+            program(peer.process),
         )
 
     def _capture(self, event: Capture) -> str:

@@ -138,18 +138,13 @@ def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
         words.append(f"identity {quote(peer.identity, max_bytes, more)}")
     if peer.beacon is not None:
         words.append(f"beacon #{peer.beacon}")
-    if process := process_words(peer):
+    if process := program(peer.process):
         words.append(process)
     return " ".join(words)
 
 
-def process_words(peer: Peer) -> str:
-    """The program at one end of a connection, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
-    return program(peer.process)
-
-
 def program(process: Process | None) -> str:
-    """A process in words; empty for none."""
+    """The program at one end of a connection, as in ``python3 [4711] in 8f3ab2c41d90``; empty if it is not known."""
     if process is None:
         return ""
     where = process.pod or process.container

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from dissectors.events import (
     AnyEvent,
@@ -30,15 +29,7 @@ _OCTETS = 60  # of a frame
 _CHARACTERS = 200  # of a step
 _RANKS: dict[Severity | None, int] = {"error": 3, "warning": 2, "note": 0, None: 0}
 
-_Kind = Literal["message", "command", "greeting", "subscription", "problem"]
 _StepEvent = Message | Command | Greeting | Subscription | Problem
-_KIND_OF: dict[type[AnyEvent], _Kind] = {
-    Message: "message",
-    Command: "command",
-    Greeting: "greeting",
-    Subscription: "subscription",
-    Problem: "problem",
-}
 
 
 @dataclass(slots=True)
@@ -146,7 +137,7 @@ class Conversations:
         is_from_client = event.src == connection.client.address if event.src is not None else None
         return ReportStep(
             time_ns=connection.start_ns if event.time_ns is None else event.time_ns,
-            kind=_KIND_OF[type(event)],
+            kind=event.__struct_config__.tag,  # type: ignore[arg-type]  # one of those that step_words() knows
             text=text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…",
             packet=event.packet,
             is_from_client=is_from_client,

@@ -18,11 +18,7 @@ _STYLES |= {"Topic": "green", "Subscription": "green", "Host": "cyan"}
 def draw(results: Results, stream: IO[Any], color: Color = "auto", width: int | None = None) -> None:
     """Write results as tables to a stream, as wide as its terminal or ``width`` columns; times are UTC."""
     more = make_signs(getattr(stream, "encoding", None)).more
-
-    def all_of_them(console: "Console") -> None:
-        _draw(results, console, more)
-
-    stream.write(drawn(stream, color, width or columns(stream), all_of_them))
+    stream.write(drawn(stream, color, width or columns(stream), lambda console: _draw(results, console, more)))
 
 
 def _draw(results: Results, console: "Console", more: str) -> None:

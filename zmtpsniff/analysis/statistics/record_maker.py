@@ -7,7 +7,7 @@ from dissectors.events import SEVERITIES
 from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.analysis.statistics.count_rows import NAMES, ServiceSum
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.sorts import order
+from zmtpsniff.analysis.statistics.sorts import first_rows
 from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.analysis.statistics.stats_records import (
     AnyRecord,
@@ -45,7 +45,7 @@ def report(
 
     def tell(kind: type[_Some], rows: Iterable[_Some], count: int) -> None:
         """Tell the first rows of a section, and how many more of ``count`` there are."""
-        first = _first(rows, kind, top, statistics.sort)
+        first = first_rows(kind, rows, statistics.sort, top)
         records.extend(first)
         if count > len(first):
             records.append(CutRow(str(kind.__struct_config__.tag), count - len(first)))
@@ -77,11 +77,6 @@ def report(
     return records
 
 
-def _first(rows: Iterable[_Some], kind: type[_Some], top: int, sort: str) -> list[_Some]:
-    largest_first, key = order(kind, sort)
-    return sorted(rows, key=key, reverse=largest_first)[:top]
-
-
 def _socket(address: str, row: ServiceSum) -> SocketRow:
     start_ns = row.start_ns or 0
     names: Any = {name: _most_first(getattr(row, name)) for name in NAMES}
@@ -99,7 +94,7 @@ def _tell_latencies(
     if not everything.count:
         return
     records.append(_latency(pattern, None, everything))
-    rows = _first((_latency(pattern, *item) for item in services.items()), LatencyRow, top, sort)
+    rows = first_rows(LatencyRow, (_latency(pattern, *item) for item in services.items()), sort, top)
     records += rows
     counted = sum(sketch.count for sketch in services.values())
     more = len(services) - len(rows) + (counted < everything.count)  # all whose rows were cut are one here, at least

@@ -1,7 +1,7 @@
 """The orders of rows."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from dissectors.events import at_hand
 from zmtpsniff.analysis.defaults import SORT
@@ -17,6 +17,7 @@ from zmtpsniff.analysis.statistics.stats_records import (
 )
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
+_Row = TypeVar("_Row", bound=Record)
 
 
 # name: (whether the largest comes first, what is compared of each kind of row); kinds without it keep the default.
@@ -65,9 +66,9 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
 }
 
 
-def order(kind: type[Record], name: str) -> tuple[bool, Callable[[Any], Any]]:
-    """Whether the largest comes first, and what is compared of rows of that kind."""
+def first_rows(kind: type[_Row], rows: Iterable[_Row], name: str, most: int) -> list[_Row]:
+    """The first ``most`` rows of that kind in the order of that name."""
     largest_first, keys = SORTS[name]
     if kind not in keys:
         largest_first, keys = SORTS[SORT]
-    return largest_first, keys[kind]
+    return sorted(rows, key=keys[kind], reverse=largest_first)[:most]

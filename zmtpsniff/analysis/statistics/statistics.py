@@ -27,7 +27,7 @@ from zmtpsniff.analysis.interruptions import Interruptions
 from zmtpsniff.analysis.statistics.count_rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.lengths import LONGEST, octets_of, shortened
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
-from zmtpsniff.analysis.statistics.sorts import order
+from zmtpsniff.analysis.statistics.sorts import first_rows
 from zmtpsniff.analysis.statistics.stats_records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
@@ -205,9 +205,8 @@ class Statistics:
         row.octets += octets
 
     def _take_other(self, event: AnyEvent | MessageBatch) -> None:
-        kind = type(event)
-        if kind is Connection:
-            self._end(event, True)  # type: ignore[arg-type]
+        if isinstance(event, Connection):
+            self._end(event, True)
         elif isinstance(event, MessageBatch):
             self._take_batch(event)
         elif isinstance(event, Subscription):
@@ -319,8 +318,7 @@ class Statistics:
 
     def connection_rows(self, number: int) -> list[ConnectionRow]:
         """The first connections that are over, in the order asked for."""
-        largest_first, key = order(ConnectionRow, self.sort)
-        return sorted(self._rows, key=key, reverse=largest_first)[:number]
+        return first_rows(ConnectionRow, self._rows, self.sort, number)
 
     def publications(self) -> list[PublicationRow]:
         """The topics that were published, with their sums. Messages of all senders that begin alike are one topic."""

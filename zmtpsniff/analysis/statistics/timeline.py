@@ -20,7 +20,9 @@ class Timeline:
         place = time_ns // self.width_ns
         self.counts[place] = self.counts.get(place, 0) + count
         if len(self.counts) > _INTERVALS:
-            self._widen(self.width_ns * self._factor)
+            width_ns = self.width_ns * self._factor
+            self.counts = widened(self.counts, self.width_ns, width_ns)
+            self.width_ns = width_ns
 
     def rows(self) -> tuple[int, list[tuple[int, int]]]:
         """The length of the intervals and, in order, the begin and count of each that has messages."""
@@ -31,10 +33,6 @@ class Timeline:
                 width_ns = width_ns * 5 // 2 if str(width_ns).startswith("2") else width_ns * 2
             counts = widened(counts, self.width_ns, width_ns)
         return width_ns, [(place * width_ns, counts[place]) for place in sorted(counts)]
-
-    def _widen(self, width_ns: int) -> None:
-        self.counts = widened(self.counts, self.width_ns, width_ns)
-        self.width_ns = width_ns
 
 
 def widened(counts: dict[int, int], old_ns: int, new_ns: int) -> dict[int, int]:
