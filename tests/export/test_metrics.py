@@ -60,14 +60,13 @@ def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, t
     diagnosis = Diagnosis()
     watch = FindingWatch(diagnosis.findings)
     metrics = Metrics(Source(*going_on), diagnosis, watch)
-    registry = CollectorRegistry()
-    registry.register(metrics)  # which asks, so that the next events bring the numbers up to date
+    list(metrics.collect())  # asks, so that the next events bring the numbers up to date
     for begin in range(0, len(events), 10):
         metrics.take(events[begin : begin + 10])
     list(metrics.collect())
     watch.look(1)
     metrics.take([])
-    found = samples(generate_latest(registry).decode())
+    found = asked(metrics)
     price = found.pop(("zmtpsniff_cpu_seconds_total", ())), found.pop(("zmtpsniff_memory_octets", ()))
     assert all(one > 0 for one in price)
     return found
@@ -76,6 +75,13 @@ def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, t
 def watched(source: Source) -> Metrics:
     """Metrics of a source that gives no findings."""
     return Metrics(source, Diagnosis(), FindingWatch(list))
+
+
+def asked(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    """The samples that it has now."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return samples(generate_latest(registry).decode())
 
 
 def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -206,17 +212,15 @@ def test_what_goes_on_counts_once() -> None:
     metrics = watched(source)
     list(metrics.collect())
     metrics.take([])
-    registry = CollectorRegistry()
-    registry.register(metrics)
-    found = samples(generate_latest(registry).decode())
+    found = asked(metrics)
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
     assert total(found, "zmtp_subscriptions_active") == 4
     source.connections = (connected(2),)
     metrics.take([])  # flow 1 is over, and its summary is on its way
-    found = samples(generate_latest(registry).decode())
+    found = asked(metrics)
     assert total(found, "zmtp_messages_total") == 12
     metrics.take([connected(1, messages=6)])
-    found = samples(generate_latest(registry).decode())
+    found = asked(metrics)
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (14, 1)
     assert total(found, "zmtp_connections_opened_total") == 2
 

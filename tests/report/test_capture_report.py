@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,15 @@ def make(*options: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_command(tmp_path: Path) -> None:
+def page_of(tmp_path: Path, *names: str | Path, options: Sequence[str] = ()) -> Any:
+    """The page of captures of the fixtures."""
     output = tmp_path / "report.html"
-    assert make(str(FIXTURES / "rec_proxy.pcap"), "-o", str(output), "--title", "A <proxy>") == (0, "")
-    tree: Any = html.fromstring(output.read_text())
+    assert make(*(str(FIXTURES / name) for name in names), "-o", str(output), *options) == (0, "")
+    return html.fromstring(output.read_text())
+
+
+def test_command(tmp_path: Path) -> None:
+    tree = page_of(tmp_path, "rec_proxy.pcap", options=["--title", "A <proxy>"])
     assert tree.xpath("//h1")[0].text == "A <proxy>"
     assert "22 messages" in tree.xpath("//header")[0].text_content()
     assert tree.xpath("//table[@data-name='pairs']//td[2]/a/text()") == ["127.0.0.1:5572", "127.0.0.1:5573"]
@@ -49,10 +55,7 @@ def test_command(tmp_path: Path) -> None:
 
 def charts_of(name: str, tmp_path: Path) -> Any:
     """The data that the scripts of the page of a capture draw."""
-    output = tmp_path / "report.html"
-    assert make(str(FIXTURES / name), "-o", str(output)) == (0, "")
-    tree: Any = html.fromstring(output.read_text())
-    return json.loads(tree.xpath("//script[@id='data']/text()")[0])
+    return json.loads(page_of(tmp_path, name).xpath("//script[@id='data']/text()")[0])
 
 
 def test_the_map_leads_from_clients_over_brokers_to_workers(tmp_path: Path) -> None:
@@ -77,9 +80,7 @@ def test_the_map_tells_programs_apart_that_have_one_address(tmp_path: Path) -> N
 def test_connections_of_one_program_are_one_row_and_none_is_left_out(tmp_path: Path) -> None:
     """A service has three connections to its database."""
     save_on_one_host(load(FIXTURES / "systems" / "slow_database.pcap.gz"), tmp_path / "one.pcap")
-    output = tmp_path / "report.html"
-    assert make(str(tmp_path / "one.pcap"), "-o", str(output)) == (0, "")
-    tree: Any = html.fromstring(output.read_text())
+    tree = page_of(tmp_path, tmp_path / "one.pcap")
     assert len(tree.xpath("//table[@data-name='pairs']//tbody/tr")) == 2
     assert "(--top)" not in tree.text_content()
 
@@ -108,27 +109,20 @@ def test_lost_ways_show_where_they_ended(tmp_path: Path) -> None:
 
 
 def test_findings_come_first(tmp_path: Path) -> None:
-    output = tmp_path / "report.html"
-    assert make(str(FIXTURES / "rec_plain_wrong_password.pcap"), "-o", str(output)) == (0, "")
-    tree: Any = html.fromstring(output.read_text())
+    tree = page_of(tmp_path, "rec_plain_wrong_password.pcap")
     assert tree.xpath("//section/@id")[0] == "findings"
     assert "credentials-refused" in tree.xpath("//table[@data-name='findings']//td")[0].text_content()
 
 
 def test_a_finding_that_repeats_a_problem_has_its_code(tmp_path: Path) -> None:
-    output = tmp_path / "report.html"
-    assert make(str(FIXTURES / "rec_no_delimiter.pcap"), "-o", str(output)) == (0, "")
-    tree: Any = html.fromstring(output.read_text())
+    tree = page_of(tmp_path, "rec_no_delimiter.pcap")
     cells = [cell.text_content() for cell in tree.xpath("//table[@data-name='findings']//td")]
     assert cells[0] == "warning no-delimiter"
     assert cells[4].startswith("a message to or from a REQ or REP socket has no empty frame")
 
 
 def test_of_what_passes_a_filter(tmp_path: Path) -> None:
-    output = tmp_path / "report.html"
-    captures = (str(FIXTURES / "m31_req_rep.pcap"), str(FIXTURES / "m31_pub_sub.pcap"))
-    assert make(*captures, "-o", str(output), "-Y", 'socket_type == "PUB"') == (0, "")
-    tree: Any = html.fromstring(output.read_text())
+    tree = page_of(tmp_path, "m31_req_rep.pcap", "m31_pub_sub.pcap", options=["-Y", 'socket_type == "PUB"'])
     assert "2 files" in tree.xpath("//header")[0].text_content()
     assert "14 messages" in tree.xpath("//header")[0].text_content()
     assert tree.xpath("//table[@data-name='sockets']//td[1]/a/text()") == ["127.0.0.1:20209"]

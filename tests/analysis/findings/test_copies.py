@@ -15,6 +15,7 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.compared_copies import CopyStream
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.analysis.findings.inquiry import Listener
 from zmtpsniff.net.witness import Stall
 
 PUBLISHER = "10.0.0.1:5556"
@@ -31,6 +32,20 @@ def _subscriber(flow: int) -> str:
     return f"10.0.0.2:{40_000 + flow}"
 
 
+def _end(copies: Copies, flow: int, end_ns: int, got: int = 0) -> None:
+    peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
+    copies.end(None, Connection(flow, "tcp", *peers, Sides(0, got), Sides(0, 0), 0, end_ns, "open"), end_ns)
+
+
+def _subscribed(copies: Copies, flow: int, topic: bytes = b"") -> Listener:
+    """Subscribe to a topic; returns the listener to the messages of that connection."""
+    dossier = _dossier(flow)
+    listener = copies.begin(dossier)
+    assert listener is not None
+    copies.subscription(dossier, Subscription(0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", topic, "command"))
+    return listener
+
+
 def _claims(
     streams: list[list[tuple[int, bytes]]],
     end_ns: int,
@@ -40,16 +55,7 @@ def _claims(
 ) -> list[Claim]:
     """Findings of dropped messages to subscribers, each with these at these times; all want all, or ``topics``."""
     copies = Copies()
-    listeners = {}
-    for flow in range(len(streams)):
-        dossier = _dossier(flow)
-        listeners[flow] = copies.begin(dossier)
-        copies.subscription(
-            dossier,
-            Subscription(
-                0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", topics[flow] if topics else b"", "command"
-            ),
-        )
+    listeners = [_subscribed(copies, flow, topics[flow] if topics else b"") for flow in range(len(streams))]
     arrivals = sorted(
         (time_ns, flow, place) for flow, one in enumerate(streams) for place, (time_ns, _) in enumerate(one)
     )
@@ -57,18 +63,14 @@ def _claims(
         if blind is not None and number == len(arrivals) // 2:
             copies.lose(_dossier(blind))
         body = streams[flow][place][1]
-        listener = listeners[flow]
-        assert listener is not None
         ends = PUBLISHER, _subscriber(flow)
-        listener(
+        listeners[flow](
             [Message(time_ns, number + 1, flow, *ends, [body], "PUB", matched=b"", offset=place * (len(body) + 2))]
         )
     for stall in stalls:
         copies.stall(stall)
     for flow, one in enumerate(streams):
-        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
-        connection = Connection(flow, "tcp", *peers, Sides(0, len(one)), Sides(0, 0), 0, end_ns, "open")
-        copies.end(None, connection, end_ns)
+        _end(copies, flow, end_ns, len(one))
     return [claim for claim in copies.claims(end_ns) if claim.code == "messages-dropped"]
 
 
@@ -207,23 +209,15 @@ def test_subscribers_that_come_and_go_cost_bounded_memory() -> None:
     sizes = []
     for pair in range(1, 4501):
         flows = 2 * pair, 2 * pair + 1
-        listeners = {}
-        for flow in flows:
-            dossier = _dossier(flow)
-            listeners[flow] = copies.begin(dossier)
-            wanted = Subscription(0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", b"", "command")
-            copies.subscription(dossier, wanted)
+        listeners = {flow: _subscribed(copies, flow) for flow in flows}
         for number in range(20):
             for flow, listen in listeners.items():
                 if flow == flows[0] or number != 15:
                     message = Message(number, number, flow, PUBLISHER, _subscriber(flow), [b"%d %d" % (pair, number)])
                     message.matched = b""
-                    assert listen is not None
                     listen([message])
         for flow in flows:
-            ends = Peer(_subscriber(flow)), Peer(PUBLISHER)
-            over = Connection(flow, "tcp", *ends, Sides(0, 30), Sides(0, 30), 0, 9000, "fin")
-            copies.end(_dossier(flow), over, 9000)
+            _end(copies, flow, 9000, 30)
         if pair % 2250 == 0:
             sizes.append(entries(copies))
     assert sizes[1] < 1.02 * sizes[0]
@@ -236,9 +230,9 @@ def test_a_subscriber_with_nobody_to_compare_looks_once_until_something_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copies, looks = Copies(), 0
-    listeners = [copies.begin(_dossier(flow)) for flow in range(50)]
-    wanted = Subscription(0, 1, 0, _subscriber(0), PUBLISHER, "subscribe", b"", "command")
-    copies.subscription(_dossier(0), wanted)
+    for flow in range(1, 50):
+        copies.begin(_dossier(flow))
+    listen = _subscribed(copies, 0)
     choose = CopyStream.choose_partners
 
     def counting(stream: CopyStream) -> None:
@@ -247,11 +241,10 @@ def test_a_subscriber_with_nobody_to_compare_looks_once_until_something_changes(
         choose(stream)
 
     monkeypatch.setattr(CopyStream, "choose_partners", counting)
-    assert listeners[0] is not None
     for number in range(100):
         message = Message(number, number, 0, PUBLISHER, _subscriber(0), [b"%d" % number])
         message.matched = b""
-        listeners[0]([message])
+        listen([message])
     assert looks == 1
 
 
@@ -277,8 +270,7 @@ def _late_drops(says_something: bool, topics: Sequence[bytes], gap: bool = False
         if not 100 <= number < 110 and number < 190:
             second([_late(1, (2 * number + 1) * MS, *frames)])
     for flow in (0, 1):
-        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
-        copies.end(None, Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), 0, 400 * MS, "open"), 400 * MS)
+        _end(copies, flow, 400 * MS)
     claims = list(copies.claims(400 * MS))
     assert all(one.certainty == "likely" and "came before the capture" in one.known for one in claims)
     return {next(iter(one.endpoints)): one.occurrences.count for one in claims}
@@ -300,6 +292,5 @@ def test_joined_late_a_topic_that_a_subscriber_never_got_is_not_missed() -> None
         if number % 3:  # perhaps a RADIO, whose groups must match as a whole
             news([_late(1, (2 * number + 1) * MS, b"news", b"%d" % number)])
     for flow in (0, 1):
-        peers = Peer(_subscriber(flow)), Peer(PUBLISHER)
-        copies.end(None, Connection(flow, "tcp", *peers, Sides(0, 0), Sides(0, 0), 0, 400 * MS, "open"), 400 * MS)
+        _end(copies, flow, 400 * MS)
     assert list(copies.claims(400 * MS)) == []

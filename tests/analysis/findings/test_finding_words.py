@@ -1,13 +1,14 @@
 """The words of findings: whom they name, what they tell together, and where they say to look."""
 
 import io
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Peer, Problem, Sides
+from dissectors.events import AnyEvent, Capture, Command, Connection, End, Greeting, Message, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose, diagnose_events, diagnose_packets
 from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation, Piece, greetings
@@ -15,7 +16,7 @@ from tests.world.network import packets, segments
 from tests.world.octets import message
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.capture_faults import Vantage
-from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.finding import Claim, Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.silent_endpoints import Endpoints
 from zmtpsniff.net.witness import Attempt
@@ -30,23 +31,54 @@ def _found(name: str, keep: Callable[[AnyEvent], bool] = lambda event: True) -> 
     return {one.code: one for one in diagnose_events(events)}
 
 
-def test_different_mechanisms_are_named() -> None:
-    """Each side closes as soon as it has read the other's greeting, so no connection has both of them."""
+CLIENT, SERVER = "10.0.0.9:40001", "10.0.0.5:5555"
+FORTH, BACK = (MS, 1, 1, CLIENT, SERVER), (MS, 1, 1, SERVER, CLIENT)  # where an event is
+
+
+class Connecting(NamedTuple):
+    """A connection that ends early: who says what on it, and how many octets."""
+
+    said: Sequence[Greeting | Command] = ()
+    octets: tuple[int, int] = (64, 90)
+    kinds: tuple[str | None, str | None] = (None, None)
+    versions: tuple[str | None, str | None] = (None, None)
+    client: str = CLIENT
+    lasted_ms: int = 0
+
+
+def claimed(*connections: Connecting, end: End = "fin", **fields: Any) -> list[Claim]:
+    """The claims about handshakes of connections one after the other, which end so."""
     handshakes = Handshakes()
-    server = "10.0.0.5:5555"
-    for flow, mechanism in enumerate(["NULL", "CURVE"], 1):
-        client = f"10.0.0.9:{40_000 + flow}"
-        ends = (client, server) if mechanism == "NULL" else (server, client)
-        dossier = Dossier(flow, flow * MS, flow)
-        for sender, receiver, said in ((*ends, mechanism), (*ends[::-1], None)):
-            greeting = Greeting(flow * MS, flow, flow, sender, receiver, mechanism=said)
-            handshakes.greeting(dossier, greeting)
+    for flow, one in enumerate(connections, 1):
+        dossier, time_ns = Dossier(flow, flow * MS, flow), flow * MS
+        ends = {CLIENT: one.client, SERVER: SERVER}
+        for event in one.said:
+            event = structs.replace(event, flow=flow, src=ends[event.src], dst=ends[event.dst])
+            if isinstance(event, Greeting):
+                handshakes.greeting(dossier, event)
+            else:
+                handshakes.command(dossier, event)
+        client, server = map(Peer, ends.values(), one.versions, one.kinds)
         over = Connection(
-            flow, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(64, 10), flow * MS, flow * MS, "fin",
-            handshake="incomplete",
+            flow, "tcp", client, server, Sides(0, 0), Sides(*one.octets), time_ns, time_ns + one.lasted_ms * MS, end,
+            **{"handshake": "complete" if all(one.kinds) else "incomplete", **fields},
         )  # fmt: skip
         handshakes.end(dossier, over, over.end_ns)
-    (claim,) = (one for one in handshakes.claims(99 * MS) if one.code == "mechanisms-differ")
+    return list(handshakes.claims(99 * MS))
+
+
+def greeted(mechanism: str, *commands: Command) -> list[Greeting | Command]:
+    """Both sides announce a mechanism, and then come commands."""
+    return [*(Greeting(*place, mechanism=mechanism) for place in (FORTH, BACK)), *commands]
+
+
+def test_different_mechanisms_are_named() -> None:
+    """Each side closes as soon as it has read the other's greeting, so no connection has both of them."""
+    (claim,) = claimed(
+        Connecting([Greeting(*FORTH, mechanism="NULL"), Greeting(*BACK)]),
+        Connecting([Greeting(*BACK, mechanism="CURVE"), Greeting(*FORTH)]),
+    )
+    assert claim.code == "mechanisms-differ"
     assert claim.summary == "10.0.0.9 and 10.0.0.5:5555 want different security mechanisms: NULL and CURVE, 2 times"
     assert claim.certainty == "certain"
     assert claim.known == (
@@ -65,24 +97,13 @@ def test_different_mechanisms_are_named() -> None:
     ],
 )
 def test_who_has_security_refuses_an_old_version(
-    versions: tuple[str | None, str | None],
-    closed_by: Literal["client", "server"],
-    end: Literal["fin", "rst"],
-    summary: str | None,
+    versions: tuple[str | None, str | None], closed_by: str, end: End, summary: str | None
 ) -> None:
     """JeroMQ 0.3 at a socket of libzmq with CURVE: this reads the version, and says no more than its signature."""
-    handshakes = Handshakes()
-    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
-    dossier = Dossier(1, MS, 1)
-    for sender, receiver, version in ((client, server, versions[0]), (server, client, versions[1])):
-        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, version=version))
-    over = Connection(
-        1, "tcp", Peer(client, versions[0]), Peer(server, versions[1]), Sides(0, 0), Sides(12, 10), MS, MS, end,
-        handshake="incomplete", closed_by=closed_by,
-    )  # fmt: skip
-    handshakes.end(dossier, over, over.end_ns)
-    found = [one.summary for one in handshakes.claims(99 * MS) if one.code == "mechanisms-differ"]
-    assert found == ([] if summary is None else [summary])
+    said = [Greeting(*place, version=version) for place, version in zip((FORTH, BACK), versions, strict=True)]
+    found = claimed(Connecting(said, (12, 10), versions=versions), end=end, closed_by=closed_by)
+    refused = [one.summary for one in found if one.code == "mechanisms-differ"]
+    assert refused == ([] if summary is None else [summary])
 
 
 @pytest.mark.parametrize(
@@ -93,74 +114,36 @@ def test_who_has_security_refuses_an_old_version(
     ],
 )
 def test_an_error_accuses_the_key_that_was_needed_last(said: tuple[str, ...], code: str, certainty: str) -> None:
-    handshakes = Handshakes()
-    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
-    dossier = Dossier(1, MS, 1)
-    for sender, receiver in ((client, server), (server, client)):
-        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, mechanism="CURVE"))
-    for name in said:
-        ends = (server, client) if name == "WELCOME" else (client, server)
-        handshakes.command(dossier, Command(MS, 1, 1, *ends, name, {}))
-    handshakes.command(dossier, Command(MS, 1, 1, server, client, "ERROR", {}, reason=b""))
-    over = Connection(
-        1, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(264, 73), MS, MS, "fin", mechanism="CURVE",
-        handshake="failed", closed_by="client",
-    )  # fmt: skip
-    handshakes.end(dossier, over, over.end_ns)
-    assert [(one.code, one.certainty) for one in handshakes.claims(99 * MS)] == [(code, certainty)]
+    commands = [Command(*(BACK if name == "WELCOME" else FORTH), name, {}) for name in said]
+    refused = Connecting(greeted("CURVE", *commands, Command(*BACK, "ERROR", {}, reason=b"")))
+    found = claimed(refused, mechanism="CURVE", handshake="failed", closed_by="client")
+    assert [(one.code, one.certainty) for one in found] == [(code, certainty)]
 
 
-@pytest.mark.parametrize(("end", "found"), [("fin", ["sockets-mismatched"]), ("rst", ["handshake-failed"])])
-def test_a_program_that_ends_meanwhile_refuses_nothing(end: Literal["fin", "rst"], found: list[str]) -> None:
+@pytest.mark.parametrize(("end", "code"), [("fin", "sockets-mismatched"), ("rst", "handshake-failed")])
+def test_a_program_that_ends_meanwhile_refuses_nothing(end: End, code: str) -> None:
     """A RST says that it has not read what came."""
-    handshakes = Handshakes()
-    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
-    dossier = Dossier(1, MS, 1)
-    for sender, receiver in ((client, server), (server, client)):
-        handshakes.greeting(dossier, Greeting(MS, 1, 1, sender, receiver, mechanism="NULL"))
-    handshakes.command(dossier, Command(MS, 1, 1, server, client, "READY", {}, "ROUTER"))
-    ends = Peer(client), Peer(server, socket_type="ROUTER")
-    over = Connection(
-        1, "tcp", *ends, Sides(0, 0), Sides(64, 90), MS, MS, end, mechanism="NULL", handshake="incomplete",
-        closed_by="client",
-    )  # fmt: skip
-    handshakes.end(dossier, over, over.end_ns)
-    assert [one.code for one in handshakes.claims(99 * MS)] == found
+    waiting = Connecting(greeted("NULL", Command(*BACK, "READY", {}, "ROUTER")), kinds=(None, "ROUTER"))
+    assert [one.code for one in claimed(waiting, end=end, mechanism="NULL", closed_by="client")] == [code]
 
 
 @pytest.mark.parametrize(
     ("closer", "said", "severity"), [("client", 75, "note"), ("server", 75, "warning"), ("client", 0, "warning")]
 )
-def test_who_only_looks_whether_a_service_is_up_makes_no_storm(
-    closer: Literal["client", "server"], said: int, severity: str
-) -> None:
+def test_who_only_looks_whether_a_service_is_up_makes_no_storm(closer: str, said: int, severity: str) -> None:
     """It closes each connection itself, sometimes before the handshake is done, though the service had spoken."""
-    handshakes = Handshakes()
-    for flow in range(1, 8):
-        ends = Peer(f"10.0.0.9:{40_000 + flow}"), Peer("10.0.0.5:5555")
-        over = Connection(
-            flow, "tcp", *ends, Sides(0, 0), Sides(64, said), flow * MS, flow * MS, "rst", mechanism="NULL",
-            handshake="complete" if flow % 2 and said else "incomplete", closed_by=closer,
-        )  # fmt: skip
-        handshakes.greeting(Dossier(flow, flow * MS, flow), Greeting(MS, 1, flow, ends[0].address, ends[1].address))
-        handshakes.end(None, over, over.end_ns)
-    (claim,) = handshakes.claims(99 * MS)
+    looks = [
+        Connecting([Greeting(*FORTH)], (64, said), ("REQ", "REP") if flow % 2 and said else (None, None))
+        for flow in range(1, 8)
+    ]
+    (claim,) = claimed(*looks, end="rst", mechanism="NULL", closed_by=closer)
     assert (claim.code, claim.severity or "warning") == ("reconnect-storm", severity)
 
 
 @pytest.mark.parametrize(("client_said", "severity"), [(0, "note"), (10, "warning")])
 def test_who_connects_says_nothing_and_leaves_only_looks(client_said: int, severity: str) -> None:
     """Salt's programs do so before they connect in earnest, and so do health checks."""
-    handshakes = Handshakes()
-    for flow in range(1, 4):
-        ends = Peer(f"10.0.0.9:{40_000 + flow}"), Peer("10.0.0.5:5555")
-        over = Connection(
-            flow, "tcp", *ends, Sides(0, 0), Sides(client_said, 10), flow * MS, flow * MS, "rst",
-            handshake="incomplete", closed_by="client",
-        )  # fmt: skip
-        handshakes.greeting(Dossier(flow, flow * MS, flow), Greeting(MS, 1, flow, ends[1].address, ends[0].address))
-        handshakes.end(None, over, over.end_ns)
-    (claim,) = handshakes.claims(99 * MS)
+    (claim,) = claimed(*[Connecting([Greeting(*BACK)], (client_said, 10))] * 3, end="rst", closed_by="client")
     assert (claim.code, claim.severity) == ("handshake-failed", severity)
     assert claim.summary == "3 connections from 10.0.0.9 to 10.0.0.5:5555 ended before the handshake was done"
     assert (claim.known == "10.0.0.9 closes each of them itself, and has said nothing on it") is (client_said == 0)
@@ -168,47 +151,26 @@ def test_who_connects_says_nothing_and_leaves_only_looks(client_said: int, sever
 
 def test_a_program_that_is_ready_elsewhere_is_of_no_wrong_type() -> None:
     """One connection may end in the middle of its handshake, since circus-top cannot find its terminal."""
-    server, kinds = "10.0.0.5:5555", {"10.0.0.9": "DEALER", "10.0.0.8": "REQ"}
-    handshakes = Handshakes()
-    for flow, client in enumerate(("10.0.0.9:40001", "10.0.0.9:40002", "10.0.0.8:40001"), 1):
-        is_ready = flow == 2
-        for sender, receiver in ((client, server), (server, client)):
-            dossier = Dossier(flow, flow * MS, flow)
-            handshakes.greeting(dossier, Greeting(flow * MS, 1, flow, sender, receiver, mechanism="NULL"))
-        handshakes.command(Dossier(flow, MS, flow), Command(MS, 1, flow, server, client, "READY", {}, "ROUTER"))
-        kind = kinds["10.0.0.9"] if is_ready else None
-        over = Connection(
-            flow, "tcp", Peer(client, socket_type=kind), Peer(server, socket_type="ROUTER"), Sides(0, 0),
-            Sides(64, 90), MS, MS, "fin", mechanism="NULL", handshake="complete" if is_ready else "incomplete",
-            closed_by="client",
-        )  # fmt: skip
-        handshakes.end(Dossier(flow, flow * MS, flow), over, over.end_ns)
-    found = {
-        claim.summary.split()[3 if claim.code == "handshake-failed" else 0]: claim for claim in handshakes.claims(0)
-    }
-    assert {name: claim.code for name, claim in found.items()} == {
-        "10.0.0.9": "handshake-failed",
-        "10.0.0.8": "sockets-mismatched",
-    }
-    assert found["10.0.0.9"].severity == "note"
+    said = greeted("NULL", Command(*BACK, "READY", {}, "ROUTER"))
+    unready = Connecting(said, kinds=(None, "ROUTER"))
+    ready, other = unready._replace(kinds=("DEALER", "ROUTER")), unready._replace(client="10.0.0.8:40001")
+    found = claimed(unready, ready, other, mechanism="NULL", closed_by="client")
+    assert [(one.code, one.severity) for one in found] == [
+        ("handshake-failed", "note"),
+        ("sockets-mismatched", "warning"),
+    ]
+    assert ["10.0.0.9" in one.summary for one in found] == [True, False]
 
 
 @pytest.mark.parametrize(
     ("end", "lasted_ms", "is_told"), [("fin", 5000, True), ("open", 5000, True), ("open", 2000, False)]
 )
-def test_a_server_that_does_not_even_greet_hangs(end: Literal["fin", "open"], lasted_ms: int, is_told: bool) -> None:
+def test_a_server_that_does_not_even_greet_hangs(end: End, lasted_ms: int, is_told: bool) -> None:
     """The kernel of a host accepts connections for a program that is stopped."""
-    handshakes = Handshakes()
-    client, server = "10.0.0.9:40001", "10.0.0.5:5555"
-    handshakes.greeting(Dossier(1, MS, 1), Greeting(MS, 1, 1, client, server))
-    over = Connection(
-        1, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(10, 0), MS, (1 + lasted_ms) * MS, end,
-        handshake="incomplete", closed_by="client" if end == "fin" else None,
-    )  # fmt: skip
-    handshakes.end(None, over, over.end_ns)
-    summaries = [claim.summary for claim in handshakes.claims(99 * MS)]
+    mute = Connecting([Greeting(*FORTH)], (10, 0), lasted_ms=lasted_ms)
+    found = claimed(mute, end=end, closed_by="client" if end == "fin" else None)
     told = "10.0.0.5:5555 accepts 1 connection of 10.0.0.9, and says nothing for 5.0 s"
-    assert summaries == ([told] if is_told else [])
+    assert [one.summary for one in found] == ([told] if is_told else [])
 
 
 def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:

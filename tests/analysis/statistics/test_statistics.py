@@ -3,7 +3,7 @@
 import io
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,14 @@ from zmtpsniff.render.statistics_tables import draw
 BOTH = [*sorted(fixtures("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
 
 
-def batches(*captures: Path) -> Iterator[list[AnyEvent]]:
-    for capture in captures:
-        yield from zmtpsniff.open(capture, payload=False).batches()
+def batches(capture: Path) -> Iterator[list[AnyEvent]]:
+    return zmtpsniff.open(capture, payload=False).batches()
 
 
-def counted(*captures: Path, **options: Any) -> Statistics:
-    statistics = Statistics(**options)
-    for events in batches(*captures):
-        statistics.take(events)
+def counted(capture: Path, keep: Callable[[AnyEvent], bool] | None = None) -> Statistics:
+    statistics = Statistics()
+    for events in batches(capture):
+        statistics.take(events, keep)
     return statistics
 
 
@@ -157,10 +156,7 @@ def check_latencies(records: dict[str, list[dict[str, Any]]], told: list[dict[st
 
 
 def test_a_connection_whose_own_record_passes_is_whole() -> None:
-    capture = FIXTURES / "m31_req_rep.pcap"
-    statistics = Statistics()
-    for events in batches(capture):
-        statistics.take(events, lambda event: isinstance(event, Connection))
+    statistics = counted(FIXTURES / "m31_req_rep.pcap", lambda event: isinstance(event, Connection))
     (row,) = statistics.connection_rows(5)
     assert row.messages.client > 0
     assert statistics.messages == 0
@@ -168,23 +164,17 @@ def test_a_connection_whose_own_record_passes_is_whole() -> None:
 
 @pytest.mark.parametrize("capture", [path for path in BOTH if path.parent == FIXTURES], ids=lambda path: path.name)
 def test_a_filter_that_lets_all_pass_changes_nothing(capture: Path) -> None:
-    statistics = Statistics()
-    for events in batches(capture):
-        statistics.take(events, lambda event: True)
-    assert report(statistics, ALL) == report(counted(capture), ALL)
+    assert report(counted(capture, lambda event: True), ALL) == report(counted(capture), ALL)
 
 
 def test_nothing_passes() -> None:
-    statistics = Statistics()
-    for events in batches(FIXTURES / "m31_req_rep.pcap"):
-        statistics.take(events, lambda event: False)
+    statistics = counted(FIXTURES / "m31_req_rep.pcap", lambda event: False)
     assert [record["type"] for record in as_json(report(statistics))] == ["stats-total"]
 
 
 def test_a_problem_that_the_end_of_a_connection_shows_passes() -> None:
-    statistics = Statistics()
-    for events in batches(FIXTURES / "rec_unanswered_request.pcap"):
-        statistics.take(events, lambda event: getattr(event, "code", None) == "request-unanswered")
+    capture = FIXTURES / "rec_unanswered_request.pcap"
+    statistics = counted(capture, lambda event: getattr(event, "code", None) == "request-unanswered")
     kinds = [record["type"] for record in as_json(report(statistics))]
     assert kinds == ["stats-connection", "stats-socket", "stats-problem", "stats-total"]
 
