@@ -98,7 +98,6 @@ class ShardStates:
     def __init__(self, folder: str, files: Sequence[str], series: str) -> None:
         """Begin with those in ``files`` of the tables' folder."""
         self._series = series
-        self._is_empty = True
         self._rows = sqlite3.connect("")
         self._rows.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}")
         self._rows.execute("CREATE TABLE states (name BLOB PRIMARY KEY, over_ns, flow, last, state)")
@@ -112,7 +111,6 @@ class ShardStates:
             self._insert(list(zip(*(column.to_pylist() for column in batch.columns), strict=True)))
 
     def _insert(self, rows: Sequence[tuple[bytes, int, int, bytes | None, bytes]]) -> None:
-        self._is_empty = False
         self._rows.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)", rows)
 
     def series(self) -> SeriesState:
@@ -134,7 +132,7 @@ class ShardStates:
 
     def pop(self, name: bytes) -> State | None:
         """Take a state out; None if there is none; raises StateError."""
-        row = None if self._is_empty else self._get(name)  # most connections of a first run ask in vain
+        row = self._get(name)
         if row is None:
             return None
         self._rows.execute("DELETE FROM states WHERE name = ?", [name])

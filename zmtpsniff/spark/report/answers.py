@@ -1,5 +1,6 @@
 """Asks the questions, and makes results of the answers. Of each answer it collects only the rows that it shows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dissectors.events import SEVERITIES, Cut, Octets
@@ -95,9 +96,11 @@ class _Questions:
         self._results.cut(kind, more)
         return rows
 
-    def _busiest(self) -> list[str]:
-        """The services that have time lines."""
-        return [row.address for row in self._results.sockets[:TIME_LINES]]
+    def _by_time(self, query: str, services: Sequence[str]) -> list[Row]:
+        """The rows by interval of all services together, then of each of those named, in their order."""
+        order = [None, *services]
+        rows = self._tables.rows(query, services=services, interval=self._interval_ns)
+        return sorted(rows, key=lambda row: (order.index(row["service"]), row["start_ns"], row.get("step", 0)))
 
     # ------------------------------------------------------------------ a section each
 
@@ -141,10 +144,7 @@ class _Questions:
             sketch = sketches.setdefault(row["service"], Sketch())
             sketch.add_all(count, zeros, row["min_ns"], row["max_ns"], buckets)
         self._results.latencies = [ReportLatency(service=name, **sketches[name].times()) for name in (None, *ranked)]
-        services = ranked[:TIME_LINES]
-        cells = self._tables.rows(queries.REPLIES_BY_TIME, services=services, interval=self._interval_ns)
-        order: list[str | None] = [None, *services]
-        for row in sorted(cells, key=lambda row: (order.index(row["service"]), row["start_ns"], row["step"])):
+        for row in self._by_time(queries.REPLIES_BY_TIME, ranked[:TIME_LINES]):
             least_ns, below_ns = step_limits(row["step"])
             self._results.replies.append(
                 ReportReplies(row["start_ns"], self._interval_ns, least_ns, below_ns, row["count"], row["service"])
@@ -159,10 +159,7 @@ class _Questions:
             self._results.clocks = [ReportClock(**row) for row in rows]
 
     def _timeline(self) -> None:
-        services = self._busiest()
-        rows = self._tables.rows(queries.TIMELINE, services=services, interval=self._interval_ns)
-        order: list[str | None] = [None, *services]
-        rows.sort(key=lambda row: (order.index(row["service"]), row["start_ns"]))
+        rows = self._by_time(queries.TIMELINE, [row.address for row in self._results.sockets[:TIME_LINES]])
         self._results.timeline = [ReportTimeline(**row, interval_ns=self._interval_ns) for row in rows]
 
     def _silences(self) -> None:
