@@ -76,18 +76,16 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
     assert read_tables(tmp_path / "out")["messages"]
 
 
-@pytest.mark.parametrize(
-    "where", [local_session, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.xdist_group("spark")])]
-)
-def test_on_spark(where: Callable[[], SparkSession] | None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_on_spark(spark_session: SparkSession, tmp_path: Path) -> None:
     """Once, in several shards, then again."""
-    session = request.getfixturevalue("spark_session") if where is None else where()
     pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "cut")
     run = IngestRun(str(tmp_path / "out"), Options(max_bytes=65_536), shards=2)
     for some in (pieces[:3], pieces[3:]):
         for file in some:
             deliver(file, tmp_path / "in")
-        follow(session, [str(tmp_path / "in")], run, lambda done: None, once=True)
+        follow(spark_session, [str(tmp_path / "in")], run, lambda done: None, once=True)
     assert by_series(read_tables(tmp_path / "out"))[str(tmp_path / "in")] == expected(
         sorted((tmp_path / "in").iterdir())
     )

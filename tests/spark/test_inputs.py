@@ -64,7 +64,7 @@ def test_what_is_of_the_tables(output: str, paths: list[str], others: list[str])
         assert not re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
 
 
-def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     one, pipe = tmp_path / "one.pcap", tmp_path / "pipe.pcap"
     put(one)
     os.mkfifo(pipe)
@@ -76,13 +76,7 @@ def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
     for location in (str(pipe), f"file://{pipe}", "/dev/null"):
         with pytest.raises(LocationError, match="it is a FIFO, a socket or a device, and no file; write"):
             list_files([location])
-
-
-def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
-    """Whoever names it."""
-    pipe = tmp_path / "pipe.pcap"
-    os.mkfifo(pipe)
-    file = File(str(pipe))
+    file = File(str(pipe))  # also one that is not listed
     assert list(file.blocks()) == []
     assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"
 

@@ -47,21 +47,21 @@ class _Foreign:
         return os.system, ("true",)
 
 
-@pytest.mark.parametrize("value", [_Foreign(), open_files, StateError, Stages.state])
-def test_a_state_names_nothing_else(value: object) -> None:
-    octets = msgspec.msgpack.encode((hash("zmtpsniff"), pickle.dumps(value), b"", b""))
-    with pytest.raises(StateError, match="not a state of this version"):
-        Stages(Settings(), sha256(octets).digest() + octets)
+def state_of(content: object, seed: int = hash("zmtpsniff")) -> bytes:
+    octets = msgspec.msgpack.encode((seed, pickle.dumps(content), b"", b""))
+    return sha256(octets).digest() + octets
 
 
-def test_a_damaged_state_is_refused() -> None:
-    state = bytearray(Stages(Settings()).state())
-    state[40] ^= 1
-    with pytest.raises(StateError, match="not a state of stages"):
-        Stages(Settings(), bytes(state))
-
-
-def test_a_state_of_other_hashes_is_refused() -> None:
-    octets = msgspec.msgpack.encode((hash("zmtpsniff") + 1, b"", b"", b""))
-    with pytest.raises(StateError, match="PYTHONHASHSEED"):
-        Stages(Settings(), sha256(octets).digest() + octets)
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        # A state names nothing but stages.
+        *((state_of(one), "not a state of this version") for one in (_Foreign(), open_files, StateError, Stages.state)),
+        (state_of(None)[:-1] + b"x", "not a state of stages"),  # damaged
+        (state_of(None, seed=1), "PYTHONHASHSEED"),
+    ],
+    ids=["foreign", "function", "error", "method", "damaged", "other hashes"],
+)
+def test_another_state_is_refused(state: bytes, said: str) -> None:
+    with pytest.raises(StateError, match=said):
+        Stages(Settings(), state)
