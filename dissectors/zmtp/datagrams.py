@@ -5,11 +5,7 @@ The messages come at once: there is no greeting, no handshake and no socket type
 
 from typing import Literal
 
-from msgspec import field
-
-from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, Cut, End, Message, Octets, Peer, Sides
-from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import frame_headers, wire
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.framing import FrameReader
@@ -22,29 +18,21 @@ from dissectors.zmtp.session import Session
 _OFFSET_SIZE = 2
 _NO_MESSAGE = 0xFFFF
 
-_RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 
-
-class Radio(Part):
+class Radio:
     """Dissects a RADIO's datagrams: each is a group's length, a group and a body (48/RADISH, libzmq)."""
 
     rejected = False
 
-    _out: Live[list[AnyEvent]]
-    _flow: Live[int]
-    _src: Live[str]
-    _dst: Live[str]
-    _limits: Live[Limits | None] = None
-    _journal: Journal = LATER
-    _octets: int = 0
-
-    def __post_init__(self) -> None:
-        """Begin with no datagrams."""
-        self._journal = Journal(self._out, self._flow, self._src, self._dst)
+    def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits) -> None:
+        """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``."""
+        self._journal = Journal(out, flow, src, dst)
+        self._keep = limits.keep
+        self._octets = 0
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a datagram; the capture lacks ``missing`` octets at its end."""
-        journal, keep = self._journal, (self._limits or Limits()).keep
+        journal, keep = self._journal, self._keep
         journal.time_ns, journal.packet = time_ns, packet
         length = len(payload) + missing
         self._octets += length
@@ -79,45 +67,37 @@ class Radio(Part):
         summary.client.socket_type, summary.server.socket_type = "RADIO", "DISH"
         self._journal.out.append(summary)
 
-    def snapshot(self) -> bytes:
-        """The state of the flow, for :meth:`restore`."""
-        return snapshots.save(_RADIO, self)
 
-    @classmethod
-    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Radio":
-        """A dissector with the state of a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
-        radio = cls(out, 0, "", "", limits)
-        snapshots.load(_RADIO, octets, radio)
-        return radio
-
-
-class Multicast(Part):
+class Multicast:
     """Dissects what a sender sends over PGM or EPGM.
 
     It reports nothing before a packet shows frames of ZMTP 1.0. ``rejected`` becomes true when a packet shows
     something else.
     """
 
-    _out: Live[list[AnyEvent]]
-    _flow: Live[int]
-    _transport: Literal["pgm", "epgm"]
-    _src: Live[str]
-    _dst: Live[str]
-    _limits: Live[Limits | None] = None
-    accepted: bool = False  # it is ZMTP; the user may know that from the beginning
-    rejected: bool = False
-    _joined: bool = False  # frames can be read, since it is known where one begins
-    _journal: Journal = LATER
-    _buffer: Buffer = field(default_factory=Buffer)
-    _session: Session = LATER
-    _reader: FrameReader = LATER
+    def __init__(
+        self,
+        out: list[AnyEvent],
+        flow: int,
+        transport: Literal["pgm", "epgm"],
+        src: str,
+        dst: str,
+        limits: Limits,
+        accepted: bool,
+    ) -> None:
+        """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``.
 
-    def __post_init__(self) -> None:
-        """Begin with no packets."""
-        self._journal = Journal(self._out, self._flow, self._src, self._dst)
+        It is ``accepted`` from the beginning if the user knows that it is ZMTP.
+        """
+        self._transport = transport
+        self.accepted = accepted
+        self.rejected = False
+        self._joined = False  # frames can be read, since it is known where one begins
+        self._journal = Journal(out, flow, src, dst)
+        self._buffer = Buffer()
         security = Security()
         security.skip()
-        self._session = Session(self._journal, "client", security, self._limits or Limits())
+        self._session = Session(self._journal, "client", security, limits)
         self._reader = FrameReader(self._buffer, self._session, 1)
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
@@ -204,17 +184,6 @@ class Multicast(Part):
         summary = _summary(journal, self._transport, self._buffer.octets, end, start_ns, end_ns)
         summary.version = "1.0"
         journal.out.append(summary)
-
-    def snapshot(self) -> bytes:
-        """The state of the flow, for :meth:`restore`."""
-        return snapshots.save(_MULTICAST, self)
-
-    @classmethod
-    def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Multicast":
-        """A dissector with the state of a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
-        multicast = cls(out, 0, "pgm", "", "", limits)
-        snapshots.load(_MULTICAST, octets, multicast)
-        return multicast
 
 
 def _is_zmtp(data: bytes) -> bool:

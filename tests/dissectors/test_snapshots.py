@@ -3,7 +3,6 @@
 import gc
 import zlib
 from collections import Counter
-from itertools import count
 from random import Random
 from typing import get_args
 
@@ -18,7 +17,6 @@ from dissectors.events import AnyEvent, Cut, Greeting, Hidden, Message, Octets, 
 from dissectors.snapshots import FORMAT, Live, Part, SnapshotError
 from dissectors.zmtp import search
 from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.deflate import Inflater
 from dissectors.zmtp.half import Stage
 from dissectors.zmtp.limits import Limits
@@ -27,7 +25,7 @@ from tests.support.dissector_calls import Call, Successor, calls, events, talks
 from tests.support.examples import examples
 from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER
-from tests.world.octets import frame, frame_v1, peers
+from tests.world.octets import frame, peers
 
 LIMITS = Limits(0)
 
@@ -148,51 +146,6 @@ def test_an_idle_connection_is_small() -> None:
     assert abs(len(connection.snapshot()) - idle) < 20
 
 
-# ---------------------------------------------------------------------- datagrams
-
-
-def test_a_sender_of_udp() -> None:
-    out: list[AnyEvent] = []
-    radio = Radio(out, 1, CLIENT, SERVER)
-    for number, payload in enumerate([b"\3abcbody", b"\xff", b"\1ab"]):
-        radio.datagram(payload, number, number, number)
-        radio = Radio.restore(radio.snapshot(), out)
-    radio.finish("open", 0, 1)
-    other: list[AnyEvent] = []
-    radio = Radio(other, 1, CLIENT, SERVER)
-    for number, payload in enumerate([b"\3abcbody", b"\xff", b"\1ab"]):
-        radio.datagram(payload, number, number, number)
-    radio.finish("open", 0, 1)
-    assert out == other
-
-
-@pytest.mark.parametrize("size", [3, 50, 7000])
-def test_a_sender_of_pgm(size: int) -> None:
-    """Frames in any pieces, with a loss between them, and a long body."""
-    stream = b"".join(frame_v1(body) for body in (b"", b"one", b"t" * min(30_000, 3000 * size), b"three"))
-
-    def told(again: bool) -> list[AnyEvent]:
-        out: list[AnyEvent] = []
-        multicast = Multicast(out, 1, "epgm", CLIENT, SERVER)
-        for number in count():
-            at = number * size
-            if at >= len(stream):
-                break
-            begins = b"\0\0" if at == 0 else b"\xff\xff"
-            multicast.feed(begins + stream[at : at + size], True, number, number)
-            if again:
-                multicast = Multicast.restore(multicast.snapshot(), out)
-        multicast.lost(2, 1, 1)
-        multicast.feed(b"\0\1x" + stream[:7], True, 1, 1)
-        if again:
-            multicast = Multicast.restore(multicast.snapshot(), out)
-        multicast.finish("open", 0, 1)
-        return out
-
-    assert sum(isinstance(event, Message) for event in told(False)) > 3
-    assert told(True) == told(False)
-
-
 # ---------------------------------------------------------------------- the format
 
 
@@ -208,8 +161,8 @@ def test_another_format_is_refused() -> None:
     octets = msgspec.msgpack.encode((kind, FORMAT + 1, state))
     with pytest.raises(SnapshotError, match=f"^a snapshot of format {FORMAT + 1}; this version reads format {FORMAT}$"):
         ZmtpConnection.restore(octets, [])
-    with pytest.raises(SnapshotError, match=r"^a snapshot of 'ZMTP connection', not of 'RADIO over UDP'$"):
-        Radio.restore(snapshot(), [])
+    with pytest.raises(SnapshotError, match=r"^a snapshot of 'ZMTP connection', not of 'box'$"):
+        snapshots.load("box", snapshot(), Box(1))
 
 
 @settings(max_examples=examples(300))

@@ -134,7 +134,7 @@ def upgrades(data: bytes) -> None:
 
 def radio(data: bytes) -> None:
     out: list[AnyEvent] = []
-    dissection = Radio(out, 1, CLIENT, SERVER)
+    dissection = Radio(out, 1, CLIENT, SERVER, Limits())
     for number, (mark, octets) in enumerate(turns(data), 1):
         dissection.datagram(octets, mark & 3, number, number)
     dissection.finish("open", 0, 1)
