@@ -7,6 +7,9 @@ from itertools import chain, compress, groupby, pairwise
 from struct import Struct
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from dissectors.columns import COUNT, FIRST, FRAME, LARGE, LATENCY, MESSAGE, PAIRED, REQUEST, ROW, SENDER, SMALL
 from dissectors.columns import with_times as rows_with_times
 from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
@@ -42,31 +45,21 @@ class BatchSide(NamedTuple):
         return self._replace(in_step=True, has_patterns=True)
 
 
-class MessageBatch:
+class MessageBatch(msgspec.Struct, eq=False):
     """Messages of several connections, in order: columns, and the octets of a block in which their frames are."""
 
-    __slots__ = ("carried", "columns", "first_packet", "frames", "octets", "rows", "senders")
+    octets: bytes
+    rows: bytes  # of the packets in which they end
+    first_packet: int  # the number of the first row's packet
+    columns: bytes
+    frames: bytes
+    carried: bytes
+    senders: list[BatchSide]
 
-    def __init__(
-        self,
-        octets: bytes,
-        rows: bytes,
-        first_packet: int,
-        columns: bytes,
-        frames: bytes,
-        carried: bytes,
-        senders: list[BatchSide],
-    ) -> None:
-        """Messages that end in packets with these ``rows``; the first row's packet has the number ``first_packet``."""
+    def __post_init__(self) -> None:
+        """Note that there are batches."""
         global _was_made
         _was_made = True
-        self.octets = octets
-        self.rows = rows
-        self.first_packet = first_packet
-        self.columns = columns
-        self.frames = frames
-        self.carried = carried
-        self.senders = senders
 
     def __len__(self) -> int:
         """The number of messages."""
@@ -101,16 +94,15 @@ class MessageBatch:
 
     def with_times(self, clock: Callable[[int], int]) -> "MessageBatch":
         """The same messages with the times that ``clock`` gives for theirs."""
-        rows = rows_with_times(self.rows, clock)
-        return MessageBatch(self.octets, rows, self.first_packet, self.columns, self.frames, self.carried, self.senders)
+        return replace(self, rows=rows_with_times(self.rows, clock))
 
     def with_columns(self, columns: bytes) -> "MessageBatch":
         """Messages with the frames, the packets and the senders of these."""
-        return MessageBatch(self.octets, self.rows, self.first_packet, columns, self.frames, self.carried, self.senders)
+        return replace(self, columns=columns)
 
     def with_senders(self, senders: "list[BatchSide]") -> "MessageBatch":
         """The same messages, with other facts of their senders."""
-        return MessageBatch(self.octets, self.rows, self.first_packet, self.columns, self.frames, self.carried, senders)
+        return replace(self, senders=senders)
 
     def of_senders(self, wanted: Sequence[bool]) -> "MessageBatch":
         """The messages of those senders that are wanted, by their places among the senders."""
