@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from dissectors.address import port_of
 from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand, printable, text
+from dissectors.zmtp.commands import parse_metadata
 
 __all__ = [
     "REQUEST",
@@ -24,6 +25,7 @@ __all__ = [
     "body_start",
     "fields_of",
     "has_signature",
+    "parse_metadata",
     "printable",
     "request_fields",
     "text",

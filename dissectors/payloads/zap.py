@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from dissectors.payloads import (
+    MOST_WAITING,
     REQUEST,
     Hidden,
     Message,
@@ -13,6 +14,7 @@ from dissectors.payloads import (
     Place,
     at_hand,
     body_start,
+    parse_metadata,
     request_fields,
     text,
 )
@@ -79,7 +81,7 @@ class Zap:
             fields[name] = Hidden(len(octets)) if hidden else octets
         hide = "password" in credentials and not connection.show_secrets
         secrets = [start + _FIRST_CREDENTIAL + 1] if hide else []
-        if len(connection.state) < 1000:  # requests that nobody answers
+        if len(connection.state) < MOST_WAITING:
             connection.state[request] = message.place
         user = f" {text(body[6])!r}" if "username" in credentials else ""
         summary = f"request {text(body[1])} for {text(body[3])}, {mechanism}{user}"
@@ -94,7 +96,7 @@ def _reply(body: list[Octets], request: Place | None) -> Payload:
         "status": int(status),
         "reason": text(body[3]),
         "user_id": text(body[4]),
-        "metadata": _metadata(at_hand(body[5])),
+        "metadata": parse_metadata(at_hand(body[5])).properties,  # as in READY (23/ZMTP, "metadata")
     }
     if request is not None:
         fields |= request_fields(request)
@@ -104,18 +106,3 @@ def _reply(body: list[Octets], request: Place | None) -> Payload:
 
 def _credentials(mechanism: Octets) -> tuple[str, ...] | None:
     return _CREDENTIALS.get(mechanism) if isinstance(mechanism, bytes) else None
-
-
-def _metadata(data: bytes) -> dict[str, Octets]:
-    """Properties as in ZMTP's READY (23/ZMTP, "metadata"). A property that is cut short is left out."""
-    found: dict[str, Octets] = {}
-    place = 0
-    while place < len(data):
-        name_end = place + 1 + data[place]
-        value = name_end + 4
-        end = value + int.from_bytes(data[name_end:value], "big")
-        if value > len(data) or end > len(data):
-            break
-        found[data[place + 1 : name_end].decode("ascii", "backslashreplace")] = data[value:end]
-        place = end
-    return found
