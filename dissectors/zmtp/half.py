@@ -128,8 +128,8 @@ class Half(Part):
     def _feed_behind(self, data: bytes, moment: Moment) -> None:
         """Take octets behind those that wait. A search for frames in them needs the facts of each segment."""
         buffer, journal = self.buffer, self.journal
-        if self.lost is not None:
-            self.lost.segment(buffer.held, moment)
+        if (search := self.search) is not None:
+            search.segment(buffer.held, *moment)
         elif self.opening.state == "perhaps start":
             early = self.opening.segments
             if not early:
@@ -256,16 +256,16 @@ class Half(Part):
         self.journal.out = out
         self.opening.proven = True
         self.opening.evidence = None
-        if self.lost is not None:
-            self.lost.prove()
+        if (search := self.search) is not None:
+            search.known = True
         if self.stage == "unproven":
             self._pass_to("frames")
 
     def expect(self, framing: int) -> None:
         """Frames of this side have this framing (0: nobody knows), when they come or are found."""
         self.opening.framing = framing
-        if self.lost is not None:
-            self.lost.expect(framing)
+        if (search := self.search) is not None:
+            search.framing = framing
 
     def release(self) -> None:
         """Break the references back to this side, so that its memory is freed at once. Call nothing else afterwards."""

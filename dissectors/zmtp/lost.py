@@ -72,23 +72,6 @@ class LostPlace(Part):
         search = self.messages or self.frames
         return 0 if search is None else search.searched
 
-    # ------------------------------------------------------------------ what others find out
-
-    def segment(self, held: int, moment: Moment) -> None:
-        """Learn that a segment begins behind the ``held`` octets."""
-        if self.frames is not None:
-            self.frames.segment(held, *moment)
-
-    def prove(self) -> None:
-        """Learn that the connection is ZMTP."""
-        if self.frames is not None:
-            self.frames.known = True
-
-    def expect(self, framing: int) -> None:
-        """Learn that frames have this framing (0: nobody knows)."""
-        if self.frames is not None:
-            self.frames.framing = framing
-
     def skip(self, length: int | None) -> None:
         """Pass over ``length`` missing octets (None: nobody knows how many)."""
         if self.messages is not None:
