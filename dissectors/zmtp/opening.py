@@ -102,7 +102,7 @@ class Opening(Part):
         """Wait for the first octets."""
         self.other = self
         if not self._from_start:
-            self.state = "perhaps start"
+            self.turn("octets from anywhere")
 
     def turn(self, cause: Cause) -> None:
         """Pass to the state that follows from ``cause``."""

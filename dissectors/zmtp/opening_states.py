@@ -52,7 +52,7 @@ Cause = Literal[
     "identity",  # its identity is read
     "upgrade",  # its HTTP head upgrades to ZWS
     "octets",  # of a side that seemed absent, from the first on
-    "octets from anywhere",  # likewise, but they may be in mid-stream; or a hole came before them
+    "octets from anywhere",  # its first ones may be in mid-stream; or a hole came before them
     "hole over signature",  # octets are missing, up to the end of its signature
     "hole over beginning",  # octets are missing, and the rest of a greeting may follow
     "hole in greeting",
@@ -64,7 +64,12 @@ Cause = Literal[
 
 TRANSITIONS: dict[State, dict[Cause, State]] = {
     "absent": {"octets": "start", "octets from anywhere": "perhaps start"},
-    "start": {"mark": "signature", "length": "identity 1.0", "words": "head"},
+    "start": {
+        "mark": "signature",
+        "length": "identity 1.0",
+        "words": "head",
+        "octets from anywhere": "perhaps start",
+    },
     "perhaps start": {"mark": "signature", "words": "head"},
     "behind signature": {"revision": "socket type", "octets from anywhere": "perhaps start"},
     "signature": {"signature": "after signature", "length": "identity 1.0"},
