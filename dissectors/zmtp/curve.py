@@ -150,12 +150,7 @@ class Boxes(Part):
         nonce, box = self.hello
         client_secret = self.ring.secret_of(self.client_key)
         for known in self.ring.secrets(0 if client_secret else since, _MOST_SECRETS):
-            if client_secret is not None and known.public is not None:
-                key = self._sodium.shared(known.public, client_secret)
-            elif known.secret is not None:
-                key = self._sodium.shared(self.client_key, known.secret)
-            else:
-                continue
+            key = self._key_with(known, self.client_key, client_secret)
             if key is not None and self._sodium.open(key, _HELLO + nonce, box) is not None:
                 self._hello_key, self.hello_for = key, known.public
                 return
@@ -263,33 +258,30 @@ class Boxes(Part):
         self, pair: SecretKey, client: bytes, client_secret: bytes | None
     ) -> Iterator[tuple[bytes, bytes | None]]:
         """The key of the connection, if ``pair`` has s' or K, or if c' is known and ``pair`` has S'."""
-        secret = pair.secret
-        if client_secret is not None and pair.public is not None:
-            key = self._sodium.shared(pair.public, client_secret)
-        elif secret is not None:
-            if self.cookie is not None:
-                nonce, box = self.cookie[:_LONG_NONCE], self.cookie[_LONG_NONCE:]
-                plaintext = self._sodium.open(secret, _COOKIE + nonce, box)
-                secret = secret if plaintext is None else plaintext[KEY_SIZE:]
-            key = self._sodium.shared(client, secret)
-        else:
-            return
+        if pair.secret is not None and self.cookie is not None and (client_secret is None or pair.public is None):
+            nonce, box = self.cookie[:_LONG_NONCE], self.cookie[_LONG_NONCE:]
+            plaintext = self._sodium.open(pair.secret, _COOKIE + nonce, box)
+            if plaintext is not None:
+                pair = SecretKey(None, plaintext[KEY_SIZE:])
+        key = self._key_with(pair, client, client_secret)
         if key is not None:
-            yield key, secret
+            yield key, pair.secret
 
     def _made(self, client: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         """Keys made of S', if that is known, and a secret key in the ring."""
         server = self.server_key
         if server is None:
             return
-        server_secret, client_secret = self.ring.secret_of(server), self.ring.secret_of(client)
-        key = None
-        if server_secret is not None:
-            key = self._sodium.shared(client, server_secret)
-        elif client_secret is not None:
-            key = self._sodium.shared(server, client_secret)
+        server_secret = self.ring.secret_of(server)
+        key = self._key_with(SecretKey(server, server_secret), client, self.ring.secret_of(client))
         if key is not None:
             yield key, server_secret
+
+    def _key_with(self, server: SecretKey, client: bytes, client_secret: bytes | None) -> bytes | None:
+        """The key that both sides make, each of its own secret key and the other's public one; None if neither can."""
+        if client_secret is not None and server.public is not None:
+            return self._sodium.shared(server.public, client_secret)
+        return None if server.secret is None else self._sodium.shared(client, server.secret)
 
     def wrong_server_key(self, server: str, end_ns: int) -> str | None:
         """A sentence that the client has the wrong key of ``server``, None if nothing shows that.
