@@ -88,8 +88,21 @@ class Inflater(Part, weakref=True):
             self.lose()
         else:
             self._history = min(self._history + length, _WINDOW)
-            _windows.use(self)
+            self._hold_window()
         return b"".join(kept), length
+
+    def _hold_window(self) -> None:
+        """Note that this one has a window now; of too many the one that has been unused for longest loses its own."""
+        key = id(self)
+        if key in _windows:
+            _windows.move_to_end(key)
+            return
+        _windows[key] = ref(self, lambda _: _windows.pop(key, None))
+        while len(_windows) > _MOST_WINDOWS:
+            _, oldest = _windows.popitem(last=False)
+            gone = oldest()
+            if gone is not None:
+                gone.lose()
 
     # ------------------------------------------------------------------ snapshots
 
@@ -118,7 +131,11 @@ class Inflater(Part, weakref=True):
         if window:
             self._decoder = zlib.decompressobj(_MOST_BITS, zdict=window)
             self._history = len(window)
-            _windows.use(self)
+            self._hold_window()
+
+
+_windows: OrderedDict[int, ref[Inflater]] = OrderedDict()
+"""The inflaters that have a window, the one used last at the end."""
 
 
 def _repeat(size: int) -> bytes:
@@ -129,26 +146,3 @@ def _repeat(size: int) -> bytes:
     match = _LENGTH_258 + format(code, "05b") + extra
     bits = _FIXED_BLOCK + match * -(-size // 258) + _END_OF_BLOCK
     return int(bits[::-1], 2).to_bytes(-(-len(bits) // 8), "little")
-
-
-class _Windows:
-    """The inflaters that have a window; the one that has been unused for longest gives way."""
-
-    def __init__(self) -> None:
-        self._used: OrderedDict[int, ref[Inflater]] = OrderedDict()
-
-    def use(self, inflater: Inflater) -> None:
-        """Note that this one holds a window now."""
-        used, key = self._used, id(inflater)
-        if key in used:
-            used.move_to_end(key)
-            return
-        used[key] = ref(inflater, lambda _: used.pop(key, None))
-        while len(used) > _MOST_WINDOWS:
-            _, oldest = used.popitem(last=False)
-            gone = oldest()
-            if gone is not None:
-                gone.lose()
-
-
-_windows = _Windows()
