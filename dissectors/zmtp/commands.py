@@ -78,22 +78,21 @@ def parse_metadata(data: bytes, whole: bool = True) -> Metadata:
     return Metadata(properties, faults)
 
 
-def split_name(body: bytes) -> tuple[bytes, bytes] | Fault:
-    """Split a command's body into its name and its data, or say why that is not possible."""
+def split_name(body: bytes) -> tuple[bytes, bytes] | str:
+    """Split a command's body into its name and its data, or say in a sentence why that is not possible."""
     if not body:
-        return "malformed-command", "a command frame without a name"
+        return "a command frame without a name"
     length = body[0]
     if length == 0:
-        return "malformed-command", "a command with an empty name"
+        return "a command with an empty name"
     if 1 + length > len(body):
-        detail = f"a command's name is announced with {length} octets, the frame has {len(body) - 1}"
-        return "malformed-command", detail
+        return f"a command's name is announced with {length} octets, the frame has {len(body) - 1}"
     return body[1 : 1 + length], body[1 + length :]
 
 
 def has_name(body: bytes) -> bool:
     """Whether the whole name of a command is in ``body``, which may lack its end."""
-    return isinstance(split_name(body)[0], bytes)
+    return not isinstance(split_name(body), str)
 
 
 def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Content:
@@ -107,12 +106,11 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
         detail = "ERROR without the length of its name (libzmq 4.3 PLAIN server)"
         return Content("ERROR", fields, [("malformed-error", detail), *faults])
     split = split_name(body)
-    if isinstance(split[0], str):
+    if isinstance(split, str):
         if not whole:
             return Content(text(body[1:]), {}, [])
-        return Content(text(body[1:]), {"data": body}, [split])
+        return Content(text(body[1:]), {"data": body}, [("malformed-command", split)])
     raw, data = split
-    assert isinstance(data, bytes)
     name = text(raw)
     if name == "HELLO" and mechanism == "PLAIN":
         return Content(name, *_plain_hello(data, whole, show_secrets))
@@ -130,25 +128,19 @@ def assume_mechanism(body: bytes, whole: bool = True) -> str | None:
     ``whole`` is false if octets at the end of ``body`` are missing from the capture.
     """
     split = split_name(body)
-    if isinstance(split[0], str):
+    if isinstance(split, str):
         return None
     name, data = split
     if name == b"MESSAGE":
         return "CURVE"
     if not whole and not data:
         return None
-    if name == b"HELLO" and not whole:
-        return "CURVE" if data[:2] == _VERSION_OF_CURVE[: len(data)] else "PLAIN"
-    if name == b"WELCOME" and not whole:
-        return "CURVE"  # that of PLAIN is empty
     if name == b"HELLO":
-        alike = len(data) == sum(size for _, size in _CURVE_HELLO) and data[:2] == _VERSION_OF_CURVE
-        return "CURVE" if alike else "PLAIN"
-    if name == b"WELCOME":
-        return "CURVE" if len(data) == sum(size for _, size in _CURVE_WELCOME) else "PLAIN"
-    if name in (b"READY", b"INITIATE") and isinstance(data, bytes) and parse_metadata(data, whole).faults:
-        return "CURVE"
-    return None
+        has_size = not whole or len(data) == sum(size for _, size in _CURVE_HELLO)
+        return "CURVE" if has_size and data[:2] == _VERSION_OF_CURVE[: len(data)] else "PLAIN"
+    if name == b"WELCOME":  # that of PLAIN is empty
+        return "CURVE" if not whole or len(data) == sum(size for _, size in _CURVE_WELCOME) else "PLAIN"
+    return "CURVE" if name in (b"READY", b"INITIATE") and parse_metadata(data, whole).faults else None
 
 
 def is_known(name: str, mechanism: str | None) -> bool:
