@@ -21,7 +21,7 @@ from dissectors.zmtp.deflate import Inflater
 from dissectors.zmtp.half import Stage
 from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
-from tests.support.dissector_calls import Call, Successor, calls, events, talks
+from tests.support.dissector_calls import Call, Successor, calls, events
 from tests.support.examples import examples
 from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER
@@ -73,13 +73,6 @@ def test_all_stages_are_saved() -> None:
             between=noted,
         )
     assert min(seen[name] for name in (*get_args(Stage), "a body", "a greeting")) > 10, seen
-
-
-@pytest.mark.parametrize("kind", [0, 1, 2])
-def test_every_octet_of_the_beginning_of_a_stream(kind: int) -> None:
-    for talk in talks()[kind][::10]:
-        octets = [(side, data[at : at + 1]) for side, data in talk[:8] for at in range(min(len(data), 300))]
-        anew([(side, "feed", (octet, 1, 1)) for side, octet in octets])
 
 
 @pytest.mark.parametrize("answer", OFFERS)

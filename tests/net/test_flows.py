@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.world.conversation import publications, pushes, request_reply
 from tests.world.network import duplicate, early_acks, overlap, packets, reorder, resegment, segments
-from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
@@ -231,13 +231,6 @@ def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) 
         f"10.0.0.1:{port}" for port in (40_001, *range(40_001, 40_007))
     ]
     assert wire.table.register.count == 0
-
-
-def test_addresses() -> None:
-    key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
-    assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))
-    key = bytes(15) + b"\1" + bytes(15) + b"\2" + b"\0\1\0\2"
-    assert addresses(key) == (Address("[::1]:1", 1), Address("[::2]:2", 2))
 
 
 @given(st.data())

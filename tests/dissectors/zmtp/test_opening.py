@@ -8,14 +8,13 @@ from typing import get_args
 import pytest
 
 from dissectors.zmtp import opening_states
-from dissectors.zmtp.agreement import Agreement, agree, agree_zws
+from dissectors.zmtp.agreement import Agreement, agree
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.opening_states import FROM_ANY, TRANSITIONS, Cause, State
-from dissectors.zmtp.upgrade import Upgrade
 from tests.support.dissector_calls import calls, events
 from tests.support.slot_watch import SlotWatch
-from tests.world.octets import SIGNATURE, greeting, greeting_v2
+from tests.world.octets import SIGNATURE, greeting
 
 
 def pair(starts: bool = True, forced: int | None = None) -> tuple[Opening, Opening]:
@@ -67,17 +66,6 @@ def test_an_announcement_matters_as_a_proof_and_to_a_side_that_waits() -> None:
     assert list(facts(one, SIGNATURE + b"\3")) == []
 
 
-def test_a_greeting_of_2_0_in_answer_to_one_of_3_x() -> None:
-    one, other = pair()
-    list(facts(one, SIGNATURE))
-    list(facts(other, SIGNATURE))
-    assert list(facts(one, b"\3")) == []
-    assert list(facts(other, greeting_v2(8, b"me")[10:])) == ["type", "identity"]
-    assert (other.version, other.socket_type, other.identity, other.framing) == ("2.0", "PUSH", b"me", 2)
-    assert list(facts(one, b"\7\0\0")) == ["type", "identity"]
-    assert (one.socket_type, one.identity, one.framing) == ("PULL", b"", 2)
-
-
 def test_an_identity_of_1_0() -> None:
     one, other = pair()
     assert list(facts(one, b"\3\0me\2\0a", proven=False)) == ["identity"]
@@ -88,15 +76,6 @@ def test_an_identity_of_1_0() -> None:
     other.word()
     assert other.fact == "identity"
     assert (other.identity, other.framing) == (b"", 1)
-
-
-@pytest.mark.parametrize(
-    ("octets", "wanted"),
-    [(b"\xff" + bytes(8) + b"\0", "refusal"), (b"\0\0", "refusal"), (b"\xff" * 9 + b"\x01", "refusal")],
-)
-def test_what_is_no_greeting(octets: bytes, wanted: str) -> None:
-    one, _ = pair()
-    assert list(facts(one, octets, proven=False))[:1] == [wanted]
 
 
 def test_the_middle_of_a_stream_is_no_beginning() -> None:
@@ -127,52 +106,6 @@ def test_a_hole_to_the_end_of_a_greeting(begin: int) -> None:
     one.skip(greeting()[begin - held : begin], begin - held, 64)
     assert one.fact == "greeting"
     assert one.state == "after greeting"
-
-
-@pytest.mark.parametrize(
-    ("client", "server", "wanted"),
-    [
-        (greeting(), greeting(minor=0), Agreement("3.0", "NULL")),
-        (greeting(major=9), greeting(), Agreement("3.1", "NULL")),
-        (greeting(b"PLAIN", as_server=1), greeting(b"PLAIN"), Agreement("3.1", "PLAIN")),
-        (greeting(b""), greeting(b""), Agreement("3.1", failed=True)),
-    ],
-)
-def test_agreements(client: bytes, server: bytes, wanted: Agreement) -> None:
-    assert agreement(client, server) == wanted
-
-
-@pytest.mark.parametrize(
-    ("client", "server", "code"),
-    [
-        (greeting(), greeting(b"CURVE"), "mechanism-mismatch"),
-        (greeting(b"MINE"), greeting(b"MINE"), "unknown-mechanism"),
-        (greeting(b"PLAIN", as_server=1), greeting(b"PLAIN", as_server=1), "both-as-server"),
-    ],
-)
-def test_disagreements(client: bytes, server: bytes, code: str) -> None:
-    found = agreement(client, server)
-    assert [fault for fault, _ in found.faults] == [code]
-    assert found.failed == (code != "unknown-mechanism")
-
-
-def agreement(client: bytes, server: bytes) -> Agreement:
-    one, other = pair()
-    for half, octets in ((one, client), (other, server)):
-        list(facts(half, octets[:10]))
-    for half, octets in ((one, client), (other, server)):
-        half.revision = octets[10]
-        half.state = "after revision"
-    for half, octets in ((one, client), (other, server)):
-        list(facts(half, octets[11:]))
-    return agree(one, other)
-
-
-def test_agreements_of_zws() -> None:
-    client = Upgrade("GET / HTTP/1.1", ("ZWS2.0/NULL", "ZWS2.0"))
-    assert agree_zws(client, Upgrade("", ("ZWS2.0/NULL",))) == Agreement("ZWS2.0", "NULL")
-    assert agree_zws(client, Upgrade("", ("ZWS2.0",))) == Agreement("ZWS2.0")
-    assert agree_zws(client, Upgrade("", ("ZWS2.0/CURVE",))).failed
 
 
 # ---------------------------------------------------------------------- the table

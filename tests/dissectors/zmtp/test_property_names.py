@@ -5,11 +5,8 @@ import io
 import pytest
 
 from dissectors.events import AnyEvent, Command, Connection, Message
-from dissectors.payloads import PayloadConnection
-from tests.world.events import CLIENT, SERVER, dissect, problems
+from tests.world.events import dissect, problems
 from tests.world.octets import command, frame, greeting, prop
-from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
@@ -54,30 +51,6 @@ def test_events(names: tuple[bytes, bytes]) -> None:
     ready = next(event for event in events if isinstance(event, Command))
     assert (ready.socket_type, ready.identity) == ("REQ", b"me")
     assert ready.properties == {names[0].decode(): b"REQ", names[1].decode(): b"me"}
-
-
-@each_case
-def test_patterns(names: tuple[bytes, bytes]) -> None:
-    reply = [event for event in Patterns().take(conversation(names)) if isinstance(event, Message)][1]
-    assert reply.request == 5
-
-
-@each_case
-def test_payload_dissectors(names: tuple[bytes, bytes]) -> None:
-    asked = []
-
-    class Curious:
-        name = "curious"
-
-        def match(self, message: Message, connection: PayloadConnection) -> bool:
-            asked.append(dict(connection.socket_types))
-            return False
-
-        def dissect(self, message: Message, connection: PayloadConnection) -> None:
-            raise AssertionError("it has not recognised the message")
-
-    Payloads([Curious()]).take(conversation(names))
-    assert asked == [{CLIENT: "REQ", SERVER: "REP"}] * 2
 
 
 @each_case

@@ -52,20 +52,6 @@ def test_each_command_comes_once_and_in_its_mechanism_only(mechanism: str, name:
     assert ("unexpected-command" in both) == (name not in rules.repeats)
 
 
-def test_both_say_hello() -> None:
-    security, codes = taken("CURVE", [(C, "HELLO"), (S, "HELLO")])
-    assert codes == ["both-hello"]
-    assert security.failed
-
-
-def test_an_error_ends_a_handshake_that_is_not_complete() -> None:
-    security, codes = taken("NULL", [(C, "READY"), (S, "ERROR")])
-    assert codes == ["peer-error"]
-    assert security.failed
-    security, _ = taken("NULL", [*HANDSHAKES["NULL"], (S, "ERROR")])
-    assert not security.failed
-
-
 def test_nonces_count_up() -> None:
     security = Security()
     security.begin("CURVE")

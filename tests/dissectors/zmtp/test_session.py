@@ -2,7 +2,7 @@
 
 import pytest
 
-from dissectors.events import AnyEvent, Command, Cut, Message, Problem, Subscription
+from dissectors.events import AnyEvent, Command, Cut, Message, Problem
 from dissectors.zmtp import session, wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.journal import Journal
@@ -65,20 +65,6 @@ def test_a_message_of_a_great_many_frames_takes_bounded_memory(monkeypatch: pyte
     assert [event.frames for event in out[-2:] if isinstance(event, Message)] == [told.frames, [b"next"]]
 
 
-@pytest.mark.parametrize(
-    ("client", "server", "subscribes"), [(b"SUB", b"PUB", True), (b"XSUB", b"XPUB", True), (b"PUSH", b"PULL", False)]
-)
-def test_only_a_subscriber_subscribes(client: bytes, server: bytes, subscribes: bool) -> None:
-    one, other, out = pair()
-    shake(one, other, client, server)
-    one.frame(LAST, b"\1topic", True)
-    one.frame(LAST, b"\1other", True)
-    one.frame(LAST, b"\0topic", True)
-    kinds = [type(event) for event in out[2:]]
-    assert kinds == [Subscription if subscribes else Message] * 3
-    assert list(one.topics) == ([b"other"] if subscribes else [])
-
-
 def test_what_is_left_of_a_message() -> None:
     """A part of the body is missing; then its end does not come."""
     one, _, out = pair(None)
@@ -119,15 +105,6 @@ def test_boxes_with_more_are_known_without_a_handshake() -> None:
     one.frame(MORE, BOX, True)
     one.frame(LAST, BOX, True)
     assert [type(event) for event in out] == [Command, Command]
-
-
-def test_heartbeats_come_between_the_frames_of_a_message() -> None:
-    one, other, out = pair()
-    shake(one, other, b"PUSH", b"PULL")
-    one.frame(MORE, b"a", True)
-    for body in (b"\4PING\0\0", b"\4PONG", b"\4JOINgroup"):
-        one.frame(COMMAND, body, True)
-    assert problems(out) == ["heartbeat-inside-message", "command-inside-message", "unexpected-command"]
 
 
 def test_the_topics_of_a_side_are_bounded() -> None:
