@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.flow import Flow, FlowDirection, WholeFlow
 from zmtpsniff.net.notices import Notice, Refusal
 from zmtpsniff.net.reassembly import MODULO
 from zmtpsniff.net.segment import ACK, Segment
-from zmtpsniff.net.witness import Attempt, Witness
+from zmtpsniff.net.witness import Attempt, Outcome, Witness
 
 _MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 
@@ -49,51 +49,37 @@ class AttemptLog:
         if other.isn is None or not flags & ACK or direction.isn is not None or direction.next is not None:
             return
         if other.offset == 0 and ack == (other.isn + 1) % MODULO:
-            server, client = addresses(key)
             if self._notify is not None:
+                server, client = addresses(key)
                 self._notify(Refusal(time_ns, packet, flow.number, client.text, server.text))
-            if self._witness is not None:
-                self._witness.attempt(
-                    Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
-                )
+            self._tell("refused", flow.number, other.key, flow.syns, flow.start_ns, time_ns, packet)
 
     def tell(self, flow: Flow, answer_ns: int | None = None) -> None:
         """Tell of an attempt to connect that was accepted at the time ``answer_ns``, or that nobody answered."""
-        if self._witness is None or flow.client.isn is None:
+        if flow.client.isn is None:
             return
         if answer_ns is None and (flow.early is not None or flow.closing):
             return  # packets of one side are missing, or it was refused
-        client, server = addresses(flow.client.key)
-        self._witness.attempt(
-            Attempt(
-                "silent" if answer_ns is None else "accepted",
-                flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
-                None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns,
-            )
-        )  # fmt: skip
+        outcome: Outcome = "silent" if answer_ns is None else "accepted"
+        took_ns = None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns
+        times = flow.start_ns, flow.last_ns
+        self._tell(outcome, flow.number, flow.client.key, flow.syns, *times, flow.last_packet, took_ns)
 
     def tell_whole(self, whole: WholeFlow, answer_ns: int, packet: int) -> None:
         """Tell of the attempt that began a connection which came whole; this packet answered it."""
-        if self._witness is not None:
-            client, server = addresses(whole.key)
-            times = whole.start_ns, answer_ns
-            self._witness.attempt(
-                Attempt(
-                    "accepted", whole.number, client.text, server.text, 1, *times, packet, answer_ns - whole.start_ns
-                )
-            )
+        times = whole.start_ns, answer_ns
+        self._tell("accepted", whole.number, whole.key, 1, *times, packet, answer_ns - whole.start_ns)
 
     def tell_earlier(self, flow: Flow) -> None:
         """Tell of a connection that ends, if it was made before the capture began."""
-        if self._witness is None or flow.client.isn is not None or flow.server.isn is not None:
+        if flow.client.isn is not None or flow.server.isn is not None:
             return
         for direction in flow.directions:
             # A host where nobody listens sends RSTs, too, but nothing else.
             has_spoken = direction.fin is not None or direction.offset > 0 or flow.closing != "rst"
             if direction.seen and has_spoken:
-                at, other = addresses(direction.key)
                 times = flow.start_ns, flow.last_ns
-                self._witness.attempt(Attempt("before", flow.number, other.text, at.text, 0, *times, flow.last_packet))
+                self._tell("before", flow.number, direction.other.key, 0, *times, flow.last_packet)
 
     def finish(self) -> None:
         """Tell of the RSTs whose SYNs the capture does not have."""
@@ -103,7 +89,21 @@ class AttemptLog:
 
     def _tell_lone(self, segment: Segment) -> None:
         """Tell of a RST that answers a SYN which the capture does not have."""
+        time_ns, packet, key, *_ = segment
+        self._tell("refused", 0, reverse(key), 0, time_ns, time_ns, packet)
+
+    def _tell(
+        self,
+        outcome: Outcome,
+        flow: int,
+        key: bytes,
+        syns: int,
+        first_ns: int,
+        last_ns: int,
+        packet: int,
+        answer_ns: int | None = None,
+    ) -> None:
+        """Tell of an attempt, as in :class:`Attempt`; ``key`` is that of the client's direction."""
         if self._witness is not None:
-            time_ns, packet, key, *_ = segment
-            server, client = addresses(key)
-            self._witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
+            client, server = (address.text for address in addresses(key))
+            self._witness.attempt(Attempt(outcome, flow, client, server, syns, first_ns, last_ns, packet, answer_ns))

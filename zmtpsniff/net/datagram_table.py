@@ -12,8 +12,8 @@ import msgspec
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.pgm import Order, Taker, parse_pgm
-from zmtpsniff.net.segment import UDP, Datagram
+from zmtpsniff.net.pgm import Order, Pgm, Taker, parse_pgm
+from zmtpsniff.net.segment import PGM, Datagram
 from zmtpsniff.words.durations import nanoseconds
 from zmtpsniff.words.set_clocks import is_due
 
@@ -91,38 +91,35 @@ class DatagramTable:
         time_ns, packet, protocol, key, payload, missing = datagram
         if is_due(time_ns, self._next_sweep):
             self.sweep(time_ns)
-        if protocol == UDP:
-            ports = key[-4:]
-            if not missing and self._is_beacon(payload):
-                self._sender(b"beacon" + key, "beacon", key, time_ns, packet).dissection.datagram(
-                    payload, 0, time_ns, packet
-                )
-                return key
-            if len(payload) >= 16 and not missing and parse_pgm(payload, True) is not None:
-                ends = key[:-4] + payload[:4]
-                self._pgm("epgm", time_ns, packet, ends, payload)
-                return ends
-            if missing and (sender := self._find_pgm("epgm", key[:-4] + payload[:4], payload)) is not None:
-                sender.dissection.cut(time_ns, packet)
-                return key[:-4] + payload[:4]
-            if self._is_named(int.from_bytes(ports[:2], "big"), int.from_bytes(ports[2:], "big")):
-                sender = self._sender(b"udp" + key, "udp", key, time_ns, packet)
-                sender.dissection.datagram(payload, missing, time_ns, packet)
-                return key
+        if protocol == PGM:
+            self._take_pgm("pgm", key, payload, missing, time_ns, packet)
+            return key
+        kind: Kind = "udp"
+        if not missing and self._is_beacon(payload):
+            kind = "beacon"
+        elif self._take_pgm("epgm", ends := key[:-4] + payload[:4], payload, missing, time_ns, packet):
+            return ends
+        elif not self._is_named(int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")):
             return None
-        if not missing:
-            self._pgm("pgm", time_ns, packet, key, payload)
-        elif (sender := self._find_pgm("pgm", key, payload)) is not None:
-            sender.dissection.cut(time_ns, packet)
+        sender = self._sender(kind.encode() + key, kind, key, time_ns, packet)
+        sender.dissection.datagram(payload, missing, time_ns, packet)
         return key
 
-    def _find_pgm(self, transport: Transport, key: bytes, payload: bytes) -> _Sender | None:
-        return self._senders.get(transport.encode() + key + payload[8:14]) if len(payload) >= 14 else None
-
-    def _pgm(self, transport: Transport, time_ns: int, packet: int, key: bytes, payload: bytes) -> None:
+    def _take_pgm(
+        self, transport: Transport, key: bytes, payload: bytes, missing: int, time_ns: int, packet: int
+    ) -> bool:
+        """Take a packet of PGM; ``key`` names the ends of its sender's flow. Returns whether it is one."""
+        if missing:
+            known = self._senders.get(transport.encode() + key + payload[8:14]) if len(payload) >= 14 else None
+            if known is not None:
+                known.dissection.cut(time_ns, packet)
+            return known is not None
         pgm = parse_pgm(payload, transport == "epgm")
-        if pgm is None or not (pgm.data or pgm.is_spm or pgm.parity):
-            return
+        if pgm is not None and (pgm.data or pgm.is_spm or pgm.parity):
+            self._put_in_order(pgm, transport, key, time_ns, packet)
+        return pgm is not None
+
+    def _put_in_order(self, pgm: Pgm, transport: Transport, key: bytes, time_ns: int, packet: int) -> None:
         sender = self._sender(transport.encode() + key + pgm.source, transport, key, time_ns, packet)
         if sender.dissection.rejected:
             return

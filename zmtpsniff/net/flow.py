@@ -310,27 +310,12 @@ class Flow(Part):
 
     def attend(self) -> None:
         """Look closely at every segment while something is unusual, otherwise at few."""
-        client, server = self.client, self.server
         self.note_lack()
-        if self.ended or not self.begun:
-            client.usual = server.usual = ATTENTION
-            return
-        unusual = (
-            client.key in self.commons.retired
-            or client.waiting
-            or server.waiting
-            or client.owes
-            or server.owes
-            or client.reset
-            or server.reset
-            or client.pending
-            or server.pending
-            or client.doubtful
-            or server.doubtful
-            or self.watched
-        )
-        client.usual = ATTENTION if unusual or client.absent or not client.seen else ACK
-        server.usual = ATTENTION if unusual or server.absent or not server.seen else ACK
+        unusual = self.ended or not self.begun or self.watched or self.client.key in self.commons.retired
+        if not unusual:
+            unusual = self.client.is_unusual or self.server.is_unusual
+        for direction in (self.client, self.server):
+            direction.usual = ATTENTION if unusual or direction.absent or not direction.seen else ACK
 
     # ------------------------------------------------------------------ the beginning
 

@@ -204,6 +204,11 @@ class Direction(Part, Generic[Owner]):
         return sum(len(octets) + SEGMENT_COST for _, octets, _, _ in self.recent)
 
     @property
+    def is_unusual(self) -> bool:
+        """Whether segments of the flow need a closer look because of what this direction lacks or holds."""
+        return bool(self.waiting or self.owes or self.reset or self.pending or self.doubtful)
+
+    @property
     def hole(self) -> int:
         """How many octets are missing before the first waiting segment."""
         return max(self.waiting[0].offset - self.offset, 0) if self.waiting else 0
