@@ -3,6 +3,15 @@
 A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
 the pair decides what follows. Then it may be the other side's turn. A side reads and finds out only in its turn: it
 holds what is left of its octets, and goes on when its turn comes again.
+
+One loop wakes sides until none gets further (:meth:`ReadingTurns.settle`), as a queue of findings would. Two things
+differ from a queue:
+
+- Turns are a stack. The side that was woken reads all that it can before the side that woke it reads on. So what an
+  answer makes known has its place in the events in front of what comes behind the question.
+- The pair decides at once, and not after the turn. The next octet of the side may depend on it: whether frames that may
+  be ZMTP 1.0 are proven, or whether the connection is rejected. A queue would hold the rest of the octets for each
+  finding. The decision sets what both sides know, and reads no octets. So no side is entered twice.
 """
 
 from collections.abc import Iterator
