@@ -36,8 +36,7 @@ class KvEvents:
         found = _read(message)
         if found is None:
             return None
-        topic, sequence, batch = found
-        events = [_named(event) for event in batch[1]]
+        topic, sequence, batch, events = found
         fields: dict[str, Any] = {"sequence": sequence, "time": batch[0], "events": events}
         if topic is not None:
             fields["topic"] = topic
@@ -50,8 +49,11 @@ class KvEvents:
         return Payload("kvevents", f"{sequence} {', '.join(told)}", fields)
 
 
-def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
-    """Topic, sequence number and batch. A batch sent again has a delimiter in front, and no topic in SGLang."""
+def _read(message: Message) -> tuple[str | None, int, list[Any], list[dict[str, Any]]] | None:
+    """Topic, sequence number, batch, and its events.
+
+    A batch that is sent again has a delimiter in front, and no topic in SGLang.
+    """
     frames = message.frames
     if not 2 <= len(frames) <= 4:
         return None
@@ -75,31 +77,33 @@ def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
         batch = messagepack.value(body)
     except ValueError:
         return None
-    events = batch[1]
-    if not isinstance(events, list) or not events or not all(map(_is_event, events)):
+    if not isinstance(batch[1], list):
+        return None
+    events = [named for event in batch[1] if (named := _named(event)) is not None]
+    if not events or len(events) < len(batch[1]):
         return None
     if len(batch) == 3 and not (batch[2] is None or isinstance(batch[2], int)):
         return None
-    return topic, int.from_bytes(number, "big"), batch
+    return topic, int.from_bytes(number, "big"), batch, events
 
 
-def _is_event(event: Any) -> bool:
+def _named(event: Any) -> dict[str, Any] | None:
+    """An event as a dict; None if it is none that is known.
+
+    ``more`` has the values that newer versions add after the known fields.
+    """
+    fields: dict[str, Any] = {}
+    name = None
     if isinstance(event, dict):
         name = event.get("type")
-        return isinstance(name, str) and name in _FIELDS and all(isinstance(event.get(f), list) for f in _LISTS[name])
-    if not isinstance(event, list) or not event or not isinstance(event[0], str) or event[0] not in _FIELDS:
-        return False
-    fields = dict(zip(_FIELDS[event[0]], event[1:], strict=False))
-    return all(isinstance(fields.get(name), list) for name in _LISTS[event[0]])
-
-
-def _named(event: Any) -> dict[str, Any]:
-    """An event as a dict. ``more`` has the values that newer versions add after the known fields."""
-    if isinstance(event, dict):
         # A field named "event" would hide the name of the event. No version has one.
-        return {"event": event["type"], **{name: event[name] for name in event if name not in ("type", "event")}}
-    names = _FIELDS[event[0]]
-    found: dict[str, Any] = {"event": event[0], **dict(zip(names, event[1:], strict=False))}
-    if more := event[1 + len(names) :]:
-        found["more"] = more
-    return found
+        fields = {field: event[field] for field in event if field not in ("type", "event")}
+    elif isinstance(event, list) and event:
+        name, *values = event
+        names = _FIELDS.get(name, ()) if isinstance(name, str) else ()
+        fields = dict(zip(names, values, strict=False))
+        if more := values[len(names) :]:
+            fields["more"] = more
+    if not isinstance(name, str) or name not in _FIELDS:
+        return None
+    return {"event": name, **fields} if all(isinstance(fields.get(one), list) for one in _LISTS[name]) else None

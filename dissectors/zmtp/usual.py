@@ -37,7 +37,7 @@ _ALIKE = 256  # greetings and READYs to remember: most are like others before th
 MOST_PIECES = 16
 """Pieces to keep, of both sides; a connection with more of them is opened."""
 _LONGEST_PIECE = 1024  # so a message in it has no more frames than need no look
-_MECHANISM = "NULL"
+_MECHANISM, _READY = "NULL", "READY"
 _BEHIND_REVISION = wire.SIGNATURE_SIZE + 1
 _OTHER = False, None  # a piece that is not usual
 
@@ -50,14 +50,12 @@ class _Announced(NamedTuple):
 
     revision: tuple[int, int]  # with the minor one
     version: str
-    mechanism: str
     as_server: bool
 
 
 class _Ready(NamedTuple):
     """The READY of a side: the fields of its Command."""
 
-    name: str
     properties: dict[str, Octets]
     socket_type: str
     identity: Octets | None
@@ -96,13 +94,9 @@ class UsualSide:
                 is_usual, announced = _greets(data, have, theirs if theirs < _BEHIND_REVISION else _BEHIND_REVISION)
                 if announced is not None:
                     self.announced = announced
-                    _, version, mechanism, as_server = announced
-                    connection.out.append(
-                        Greeting(
-                            time_ns, packet, connection.flow, self.address, self._receiver, version, mechanism,
-                            as_server,
-                        )
-                    )  # fmt: skip
+                    _, version, as_server = announced
+                    place = time_ns, packet, connection.flow, self.address, self._receiver
+                    connection.out.append(Greeting(*place, version, _MECHANISM, as_server))
             elif self.other.announced is not None:
                 is_usual = self._take_frames(data, time_ns, packet, begin, seen)
         if is_usual:
@@ -124,9 +118,9 @@ class UsualSide:
             theirs = self.other.ready
             if ready is None or (theirs is not None and not sockets.may_talk(ready.socket_type, theirs.socket_type)):
                 return False
-            name, properties, kind, identity = ready
+            properties, kind, identity = ready
             found.append(  # which takes a third as long as with a * in front of these
-                Command(time_ns, packet, flow, src, dst, name, properties, kind, identity, offset=begin, seen=seen)
+                Command(time_ns, packet, flow, src, dst, _READY, properties, kind, identity, offset=begin, seen=seen)
             )
         elif packet != self._counted:
             self._part = 0
@@ -280,7 +274,7 @@ def _greets(data: bytes, have: int, theirs: int) -> tuple[bool, _Announced | Non
     is_whole = theirs == _BEHIND_REVISION and greeting.is_greeting_v3(octets) and mechanism == _MECHANISM
     if not is_whole or minor is None or as_server is None:
         return _OTHER
-    return True, _Announced((wire.REVISION_3, minor), f"{wire.REVISION_3}.{minor}", _MECHANISM, as_server)
+    return True, _Announced((wire.REVISION_3, minor), f"{wire.REVISION_3}.{minor}", as_server)
 
 
 def _begins(data: bytes) -> bool:
@@ -292,6 +286,6 @@ def _begins(data: bytes) -> bool:
 def _ready(body: bytes) -> _Ready | None:
     """The READY in the body of a command; None if it is none, or not a usual one."""
     name, fields, faults = commands.parse_command(body, _MECHANISM)
-    if name != "READY" or faults or fields["socket_type"] not in sockets.PEERS:
+    if name != _READY or faults or fields["socket_type"] not in sockets.PEERS:
         return None
-    return _Ready(name, **fields)  # type: ignore[arg-type]
+    return _Ready(**fields)  # type: ignore[arg-type]
