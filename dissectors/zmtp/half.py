@@ -351,15 +351,17 @@ class Half(Part):
 
     def begin_frames(self, framing: int) -> None:
         """Read frames of this framing from here on."""
-        opening = self.opening
-        opening.framing = framing
-        opening.turn("end of greeting")
+        self.opening.framing = framing
+        is_unproven = framing == 1 and not self.opening.proven
+        reader = FrameReader(self.buffer, self.session, framing)
+        self._pass_to_reader(reader, "unproven" if is_unproven else "frames")
+
+    def _pass_to_reader(self, reader: FrameReader | WebSocketReader, stage: Stage) -> None:
+        """The greeting is over, or the place in the stream is found again: ``reader`` takes the octets from here on."""
+        self.opening.turn("end of greeting")
         self.lost = None
-        self.reader = FrameReader(self.buffer, self.session, framing)
-        if framing == 1 and not opening.proven:
-            self._pass_to("unproven")
-        else:
-            self._pass_to("frames")
+        self.reader = reader
+        self._pass_to(stage)
 
     def _read_unproven(self, data: bytes, position: int) -> int:
         """Read frames of ZMTP 1.0 while nothing proves that they are. A frame that is not legal disproves it."""
@@ -393,14 +395,9 @@ class Half(Part):
         if opening.other.state == "over" and session.security.failed:
             return len(data)
         identity = agreement.begins_with_identity(opening, data, position)
-        self._read_messages(WebSocketReader(self.buffer, session, agreement.inflater(opening), identity))
+        reader = WebSocketReader(self.buffer, session, agreement.inflater(opening), identity)
+        self._pass_to_reader(reader, "messages")
         return position
-
-    def _read_messages(self, reader: WebSocketReader) -> None:
-        self.opening.turn("end of greeting")
-        self.lost = None
-        self.reader = reader
-        self._pass_to("messages")
 
     def _die(self) -> None:
         """Nothing after this can be read."""
@@ -525,7 +522,7 @@ class Half(Part):
             self.session.found(reader.doubtful)
             self.begin_frames(reader.framing)
         else:
-            self._read_messages(reader)
+            self._pass_to_reader(reader, "messages")
             self.session.damage()  # the first message may lack its beginning
         if not pieces:
             self._report_found(skipped)

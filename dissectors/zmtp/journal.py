@@ -1,5 +1,6 @@
 """The facts that events of one direction have in common: sender, receiver, and the packet that was read last."""
 
+from collections import deque
 from collections.abc import Iterable
 
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
@@ -103,20 +104,10 @@ def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent
     Acknowledgments tell which of two events came first. Where they do not, the order of packets does.
     """
     out: list[AnyEvent] = []
-    rest, others = iter(one), iter(other)
-    event, another = next(rest, None), next(others, None)
-    while event is not None and another is not None:
-        if _is_first(event, another):
-            out.append(event)
-            event = next(rest, None)
-        else:
-            out.append(another)
-            another = next(others, None)
-    for left, more in ((event, rest), (another, others)):
-        if left is not None:
-            out.append(left)
-            out += more
-    return out
+    rest, others = deque(one), deque(other)
+    while rest and others:
+        out.append((rest if _is_first(rest[0], others[0]) else others).popleft())
+    return [*out, *rest, *others]
 
 
 def _is_first(event: AnyEvent, another: AnyEvent) -> bool:

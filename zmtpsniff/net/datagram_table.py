@@ -67,7 +67,7 @@ class DatagramTable:
         number: Callable[[], int],
         is_named: Callable[[int, int], bool],
         is_beacon: Callable[[bytes], bool],
-        limits: FlowLimits | None = None,
+        limits: FlowLimits,
     ) -> None:
         """Begin without flows. The table asks ``connect`` who takes the datagrams of each flow.
 
@@ -78,8 +78,8 @@ class DatagramTable:
         self._number = number
         self._is_named = is_named
         self._is_beacon = is_beacon
-        self._limits = limits or FlowLimits()
-        self._idle_ns = nanoseconds(self._limits.idle_seconds)
+        self._limits = limits
+        self._idle_ns = nanoseconds(limits.idle_seconds)
         self._senders: dict[bytes, _Sender] = {}
         self._next_sweep = 0
 

@@ -185,14 +185,14 @@ class Order(msgspec.Struct, eq=False):
         while self._heap and self._heap[0] < end:
             self.lose(time_ns, packet)
         if self.index < end:
-            missing = end - self.index
-            self._pass(missing)
-            self._taker.lost(missing, time_ns, packet)
-            self._drain(time_ns, packet)
+            self._give_up(end - self.index, time_ns, packet)
 
     def lose(self, time_ns: int, packet: int) -> None:
         """Give up the first hole."""
-        missing = self._heap[0] - self.index
+        self._give_up(self._heap[0] - self.index, time_ns, packet)
+
+    def _give_up(self, missing: int, time_ns: int, packet: int) -> None:
+        """Give up the next ``missing`` packets."""
         self._pass(missing)
         self._taker.lost(missing, time_ns, packet)
         self._drain(time_ns, packet)
@@ -208,5 +208,4 @@ class Order(msgspec.Struct, eq=False):
             self.lose(time_ns, packet)
         missing = self._lead - self.index
         if 0 < missing <= _FARTHEST:
-            self._pass(missing)
-            self._taker.lost(missing, time_ns, packet)
+            self._give_up(missing, time_ns, packet)
