@@ -4,7 +4,6 @@
     unproven ── the connection is proven to be ZMTP ──▶ frames
     opening, frames, unproven, messages ── its place in the stream is lost ──▶ search
     search ── its place is found ──▶ frames, unproven or messages
-    search ── no octets have come, and none may be in the capture ──▶ opening
     any ── nothing that follows can be read ──▶ over
 
 `opening` is the greeting (:mod:`dissectors.zmtp.opening`). In `unproven` the side reads frames that may be ZMTP 1.0 or
@@ -277,12 +276,9 @@ class Half(Part):
 
     def absent(self, time_ns: int, packet: int) -> None:
         """The capture has no packet of this side so far, though the other side answers it. Some may still come."""
-        if not (self.buffer.octets or self.stopped or self.is_absent):
+        if self.stage == "opening" and not (self.buffer.octets or self.is_absent):
             self.journal.go_on_at(time_ns, packet)
             self.opening.turn("absence")
-            if self.lost is not None:
-                self.lost = None
-                self._pass_to("opening")
             self._pair.take(self, "silence")
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
