@@ -263,20 +263,16 @@ class Tally:
     def unread(self) -> list[tuple[str, str]]:
         """Problem codes, with sentences about the packets that may hold TCP. They name the most frequent kinds."""
         kinds = [kind for kind in self._ranked() if _may_hold_tcp(kind)]
-        if len(kinds) > _MOST_TOLD + 1:
-            kinds, rest = kinds[:_MOST_TOLD], kinds[_MOST_TOLD:]
-        else:
-            rest = []
+        most = len(kinds) if len(kinds) <= _MOST_TOLD + 1 else _MOST_TOLD
         told = [
             (
                 "link-type-unknown" if kind & -(1 << 24) == LINK_TYPE else "packets-not-read",
                 f"{were(self.packets[kind], 'packet', f' of {_description(kind)}')} not looked into",
             )
-            for kind in kinds
+            for kind in kinds[:most]
         ]
-        if rest:
-            count = sum(self.packets[kind] for kind in rest)
-            told.append(("packets-not-read", f"{were(count, 'packet', ' of other kinds')} not looked into"))
+        if rest := sum(self.packets[kind] for kind in kinds[most:]):
+            told.append(("packets-not-read", f"{were(rest, 'packet', ' of other kinds')} not looked into"))
         return told
 
     def others(self) -> str:
