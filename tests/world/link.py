@@ -6,6 +6,7 @@ exactly what its sender had received when it sent it, never more: this is what m
 
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import accumulate
 from random import Random
 
 from tests.world.conversation import CLIENT, SERVER, Piece
@@ -101,36 +102,37 @@ def connect(talk: KnownConversation, random: Random, link: Link, place: int = 0,
     return session
 
 
+@dataclass(eq=False, slots=True)
 class _End:
     """One end of the connection."""
 
-    __slots__ = (
-        "acked", "arrived", "asked", "boundaries", "due", "early", "fin_at", "fin_seen", "last_arrival", "length",
-        "next", "peer_fin", "queue", "ready", "received", "sent", "since_ack", "stream", "waits",
-        "writing",
-    )  # fmt: skip
+    queue: list[Piece]  # its writes
+    next: int = 0  # of the writes
+    writing: bool = False  # the next write has its time
+    ready: bool = False  # the connection is established
+    stream: bytearray = field(default_factory=bytearray)  # written so far
+    sent: int = 0  # of it
+    acked: int = 0  # by the other end
+    received: int = 0  # of the other's stream, in order
+    early: list[tuple[int, int]] = field(default_factory=list)  # beyond that
+    since_ack: int = 0  # segments since then
+    due: int = 0  # number of the acknowledgment that is waited with
+    arrived: int = 0  # writes of the other end
+    last_arrival: int = 0  # of its segments at the other end
+    fin_at: int = -1  # offset of its FIN
+    peer_fin: int = -1  # offset of the other's, once it has come
+    fin_seen: bool = False
+    waits: bool = False  # corked
+    asked: bool = False  # to close
+    boundaries: list[int] = field(init=False)  # where its writes end
 
-    def __init__(self, writes: list[Piece]) -> None:
-        self.queue = writes
-        self.next = 0  # of the writes
-        self.writing = False  # the next write has its time
-        self.ready = False  # the connection is established
-        self.stream = bytearray()  # written so far
-        self.sent = 0  # of it
-        self.acked = 0  # by the other end
-        self.received = 0  # of the other's stream, in order
-        self.early: list[tuple[int, int]] = []  # beyond that
-        self.since_ack = 0  # segments since then
-        self.due = 0  # number of the acknowledgment that is waited with
-        self.boundaries: list[int] = []  # where its writes end
-        self.arrived = 0  # writes of the other end
-        self.last_arrival = 0  # of its segments at the other end
-        self.fin_at = -1  # offset of its FIN
-        self.peer_fin = -1  # offset of the other's, once it has come
-        self.fin_seen = False
-        self.waits = False  # corked
-        self.length = sum(len(write.data) for write in writes)
-        self.asked = False  # to close
+    def __post_init__(self) -> None:
+        self.boundaries = list(accumulate(len(write.data) for write in self.queue))
+
+    @property
+    def length(self) -> int:
+        """All octets that it writes."""
+        return self.boundaries[-1] if self.boundaries else 0
 
 
 _WRITE, _ARRIVE, _ACK, _AGAIN, _CLOSE, _PUSH = range(6)
@@ -148,11 +150,6 @@ class _Exchange:
         self.events: list[tuple[int, int, int, int, object]] = []
         talk = session.talk
         self.ends = tuple(_End([piece for piece in talk.pieces if piece.side == side]) for side in (CLIENT, SERVER))
-        for end in self.ends:
-            at = 0
-            for write in end.queue:
-                at += len(write.data)
-                end.boundaries.append(at)
         self.reset_by = -1  # the side that has sent a RST and knows nothing of the connection any more
 
     def run(self) -> None:
