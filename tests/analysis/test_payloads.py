@@ -16,7 +16,7 @@ from dissectors.batches import BatchSide, MessageBatch, single_messages
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, Payload, Problem
 from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
-from tests.support.examples import sampled
+from tests.support.examples import crossed, sampled
 from tests.support.paths import CAPTURES
 from tests.world.columns import batch_of
 from zmtpsniff.analysis.payloads import Payloads
@@ -175,8 +175,7 @@ def test_messages_in_columns_are_asked_about_like_objects(late: bytes) -> None:
     assert bool(told) == (late != b"other")
 
 
-@pytest.mark.parametrize("late", [b"mine", b"x", b"other"])
-@pytest.mark.parametrize("together", [1, 50, 10_000])
+@pytest.mark.parametrize(("late", "together"), crossed([b"mine", b"x", b"other"], [1, 50, 10_000]))
 def test_columns_between_other_events_are_asked_about_like_objects(late: bytes, together: int) -> None:
     """Other messages cut a batch into parts: of its own connection, or of one that may have a protocol, too."""
     side = [BatchSide(1, "10.0.0.1:43210", "10.0.0.2:5555", None, True, True, True)]

@@ -24,7 +24,7 @@ from tests.support.encapsulations import (
     recorded,
     wrapped,
 )
-from tests.support.examples import examples
+from tests.support.examples import crossed, examples
 from tests.world.events import sniff
 from tests.world.tap import save_pcapng
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
@@ -49,16 +49,14 @@ def expected(name: str) -> tuple[AnyEvent, ...]:
     return tuple(sniff(recorded(name)))
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS)
-@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize(("name", "conversation"), crossed([*WRAPPED], CONVERSATIONS))
 def test_a_conversation_says_the_same(name: str, conversation: str) -> None:
     events = sniff(wrapped(name, conversation))
     assert events == list(expected(conversation))
     assert events[-1].zmtp_flows > 0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS)
-@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize(("name", "conversation"), crossed([*WRAPPED], CONVERSATIONS))
 def test_packets_cut_inside_headers(name: str, conversation: str) -> None:
     """However few octets were captured, what they say is right: that the rest is missing, and nothing else."""
     time_ns, link, octets, wire, _ = wrapped(name, conversation)[PLACE]

@@ -121,7 +121,7 @@ def _of_one_network(path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("parts", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parts", [3, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [lambda path: OVERLAY, _of_two_vlans, _of_one_network])
 def test_networks_with_the_same_addresses(tmp_path: Path, make: Callable[[Path], Path], parts: int) -> None:
     """They are told apart from run to run, also where a file ends within a handshake."""

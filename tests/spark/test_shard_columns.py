@@ -16,7 +16,7 @@ from dissectors.zmtp import usual
 from tests.spark.local_job import task_rows
 from tests.spark.spark_tables import cut
 from tests.support.both_cores import BothCores
-from tests.support.examples import examples
+from tests.support.examples import crossed, examples
 from tests.support.paths import FIXTURES
 from tests.world.busy_network import world
 from tests.world.conversation import Conversation, Piece, greetings
@@ -91,9 +91,12 @@ def _files(tmp_path: Path) -> list[Path]:
     return files
 
 
-@pytest.mark.parametrize("files_of", [slice(0, 3), slice(None)])
 @pytest.mark.parametrize(
-    "options", [{"shards": 1}, {"shards": 3}, {"ports": ((5556, 5560),)}, {"bodies": False}, {"max_bytes": 0}]
+    ("options", "files_of"),
+    crossed(
+        [{"shards": 1}, {"shards": 3}, {"ports": ((5556, 5560),)}, {"bodies": False}, {"max_bytes": 0}],
+        [slice(0, 3), slice(None)],
+    ),
 )
 def test_files_have_the_same_rows_in_shards_of_any_number(
     files: list[Path], files_of: slice, options: dict[str, Any], both: BothCores, monkeypatch: pytest.MonkeyPatch

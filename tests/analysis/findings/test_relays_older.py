@@ -7,11 +7,12 @@ import pytest
 
 from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.findings.test_relays import FAULTS, SYSTEMS
+from tests.support.examples import crossed
 from tests.world.older_peers import Version, with_older_peers
 from tests.world.tap import load, save
 
 # ZMTP 2.0 has neither RADIO nor DISH, and its peers do not part where their types do not fit.
-_NOT_IN_2_0 = {"wrong_group", "database_mistyped"}
+_NOT_IN_2_0 = {("wrong_group", (2, 0)), ("database_mistyped", (2, 0))}
 # ZMTP 1.0 has no types. It is not known who asks where nothing repeats, or who ends a connection in the middle of work.
 # A SUB says no topics.
 _UNKNOWN_IN_1_0 = {
@@ -30,12 +31,7 @@ def accused(name: str, version_of: Callable[[str], Version], folder: Path) -> se
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [
-        (name, version)
-        for name in [*FAULTS, "healthy_service"]
-        for version in [(2, 0), (3, 0)]
-        if version > (2, 0) or name not in _NOT_IN_2_0
-    ],
+    [one for one in crossed([*FAULTS, "healthy_service"], [(2, 0), (3, 0)]) if one.values not in _NOT_IN_2_0],
 )
 def test_the_place_is_named_where_types_are_announced(name: str, version: Version, tmp_path: Path) -> None:
     assert accused(name, lambda _: version, tmp_path) == ({FAULTS[name]} if name in FAULTS else set())
