@@ -315,16 +315,15 @@ class _Count:
         ]
 
 
-class _Numbered:
+class _Numbered(msgspec.Struct, eq=False):
     """A connection from a publisher to its subscriber."""
 
-    def __init__(self, flow: int, publisher: str, subscriber: str, numbers: _Search | _Count) -> None:
-        self.flow = flow
-        self.publisher = publisher
-        self.subscriber = subscriber
-        self.everything = False
-        self.numbers = numbers
-        self._is_over = False
+    flow: int
+    publisher: str
+    subscriber: str
+    numbers: _Search | _Count
+    everything: bool = False
+    _is_over: bool = False
 
     def subscribe(self, event: Subscription) -> None:
         """Note a subscription. After any cancellation the subscriber no longer counts as one to everything."""

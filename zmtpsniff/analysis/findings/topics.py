@@ -222,26 +222,20 @@ class _Subscriber(msgspec.Struct, eq=False):
 _Reason = Literal["missed", "typo", "before", "never", "silence"]
 
 
-class _Suspect:
+class _Suspect(msgspec.Struct, eq=False):
     """A topic of which nothing came."""
 
-    __slots__ = (
-        "address", "got", "may_be_others", "publisher", "repeats", "sent", "server", "topic", "topics", "until_ns",
-        "wish",
-    )  # fmt: skip
+    subscriber: _Subscriber
+    topic: bytes
+    address: str  # of who wants it: perhaps of one behind the subscriber
+    sent: int  # messages to others meanwhile
+    until_ns: int
+    may_be_others: bool = False  # a subscriber behind it may want the topic, though the capture does not show that
 
-    def __init__(self, subscriber: _Subscriber, topic: bytes, until_ns: int) -> None:
-        self.publisher = subscriber.publisher
-        self.server = subscriber.server
-        self.address = subscriber.address
-        self.got = subscriber.got
-        self.repeats = subscriber.repeats
-        self.may_be_others = False  # a subscriber behind it may want the topic, though the capture does not show that
-        self.topic = topic
-        self.topics = subscriber.topics
-        self.wish = subscriber.topics[topic]
-        self.sent = self.publisher.copies - self.wish.before  # meanwhile, to others
-        self.until_ns = until_ns
+    @property
+    def wish(self) -> _Wish:
+        """The subscription."""
+        return self.subscriber.topics[self.topic]
 
     @property
     def waited_ns(self) -> int:
@@ -257,12 +251,12 @@ class _Suspect:
             return ("silence", None) if self.waited_ns >= _IDLE_NS else None
         if self.waited_ns < _LEAST_NS:
             return None
-        if wish.is_old or wish.first_missed_ns is not None or self.publisher.has_sent(self.topic):
+        publisher = self.subscriber.publisher
+        if wish.is_old or wish.first_missed_ns is not None or publisher.has_sent(self.topic):
             return ("before", None) if self.waited_ns >= _IDLE_NS else None
-        publisher = self.publisher
         sent = [*publisher.matched, *publisher.published]
         near = nearest(self.topic, sent, are_whole=publisher.has_groups)
-        is_meant = near is not None and not any(map(near.startswith, self.topics))
+        is_meant = near is not None and not any(map(near.startswith, self.subscriber.topics))
         return ("typo", near) if is_meant else ("never", None)
 
 
@@ -348,9 +342,11 @@ class Topics(Inquiry):
             siblings = self._siblings.at(_socket_of(subscriber))
             if len(siblings) < _SIBLINGS:
                 siblings.append((_wanted_ns(subscriber), subscriber.met))
+        subscriber.matched = {}  # it may be large, and suspects keep the subscriber
         for topic, wish in subscriber.topics.items():
             if not wish.is_met and len(self._suspects) < _SUSPECTS:
-                self._suspects.append(_Suspect(subscriber, topic, until_ns))
+                sent = subscriber.publisher.copies - wish.before
+                self._suspects.append(_Suspect(subscriber, topic, subscriber.address, sent, until_ns))
 
     # ------------------------------------------------------------------ results
 
@@ -365,27 +361,27 @@ class Topics(Inquiry):
             if len(subscriber.topics) > 1 and subscriber.matched:
                 sibling = _wanted_ns(subscriber), subscriber.met
                 siblings.setdefault(_socket_of(subscriber), []).append(sibling)
-        wanted = {suspect.topic for suspect in self._suspects if not suspect.repeats}
+        wanted = {suspect.topic for suspect in self._suspects if not suspect.subscriber.repeats}
         for suspect in self._suspects:
-            judged = suspect.judge()
-            if judged is None or (suspect.repeats and suspect.topic in wanted and judged[0] in ("typo", "never")):
+            judged, subscriber = suspect.judge(), suspect.subscriber
+            if judged is None or (subscriber.repeats and suspect.topic in wanted and judged[0] in ("typo", "never")):
                 continue
             together = [
                 topics
-                for wanted_ns, topics in siblings.get(_socket_of(suspect), ())
-                if abs(wanted_ns - _wanted_ns(suspect)) < _TOGETHER_NS
+                for wanted_ns, topics in siblings.get(_socket_of(subscriber), ())
+                if abs(wanted_ns - _wanted_ns(subscriber)) < _TOGETHER_NS
             ]
-            others = set(matched.get(suspect.address, ())).union(*together)
+            others = set(matched.get(subscriber.address, ())).union(*together)
             if judged[0] != "missed" and any(map(suspect.topic.startswith, others)):
                 continue  # its socket has it from another publisher
             reason, near = judged
             if near is not None:
                 meant[suspect.topic] = near
-            if suspect.repeats and reason in ("typo", "never"):  # octets of who wants it are missing
+            if subscriber.repeats and reason in ("typo", "never"):  # octets of who wants it are missing
                 suspect.may_be_others = self._is_blind and suspect.topic not in self._origins
                 suspect.address = self._origins.get(suspect.topic, suspect.address)
             topic = suspect.topic if reason in ("missed", "typo") else None
-            groups.setdefault((suspect.server, reason, suspect.got == 0, topic), []).append(suspect)
+            groups.setdefault((subscriber.server, reason, subscriber.got == 0, topic), []).append(suspect)
         for (server, reason, got_nothing, topic), suspects in groups.items():
             yield _claim(server, reason, got_nothing, suspects, meant.get(topic) if topic is not None else None)
         for address, server, dossier, end_ns in self._without:
@@ -397,12 +393,12 @@ class Topics(Inquiry):
             yield Claim("subscription-unmatched", summary, known, seen, [address, server], "note", advice=advice)
 
 
-def _socket_of(one: _Subscriber | _Suspect) -> tuple[str, frozenset[bytes]]:
+def _socket_of(one: _Subscriber) -> tuple[str, frozenset[bytes]]:
     """Facts that hold for all connections of one socket."""
     return host_of(one.address), frozenset(one.topics)
 
 
-def _wanted_ns(one: _Subscriber | _Suspect) -> int:
+def _wanted_ns(one: _Subscriber) -> int:
     """When the first subscription came that is still there."""
     return next(iter(one.topics.values())).since_ns
 
@@ -424,7 +420,7 @@ _WAITING_ADVICE = "Nothing, if there was no news. Else look at the publisher, or
 def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Suspect], near: bytes | None) -> Claim:
     wishes = [suspect.wish for suspect in suspects]
     addresses = dict.fromkeys(suspect.address for suspect in suspects)
-    publisher = suspects[0].publisher
+    publisher = suspects[0].subscriber.publisher
     topics = list(dict.fromkeys(publisher.name(suspect.topic) for suspect in suspects))
     noun, every = ("group", '""') if publisher.has_groups else ("topic", '"" (everything)')
     named = (
