@@ -9,7 +9,12 @@ from zmtpsniff.render.palette import NO_COLORS, Palette
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
 
-_LABELS: dict[Verdict, str] = {"passed": "ok", "failed": "FAIL", "warning": "WARN", "not checked": "?"}
+_LABELS: dict[Verdict, tuple[str, str]] = {  # each with its colour
+    "passed": ("ok", "good"),
+    "failed": ("FAIL", "error"),
+    "warning": ("WARN", "warning"),
+    "not checked": ("?", "note"),
+}
 
 
 def text(report: Report, palette: Palette = NO_COLORS) -> str:
@@ -20,7 +25,8 @@ def text(report: Report, palette: Palette = NO_COLORS) -> str:
     lines = []
     for outcome, names in _folded(report.outcomes):
         rule = outcome.rule
-        label = palette.paint(_color(outcome.verdict, palette), f"{_LABELS[outcome.verdict]:4}")
+        word, color = _LABELS[outcome.verdict]
+        label = palette.paint(getattr(palette, color), f"{word:4}")
         if names:
             count = palette.paint(palette.dim, f"({plural(len(names), 'rule')})")
             lines.append(f"{label}  {palette.paint(palette.title, escape(rule.group or ''))}  {count}")
@@ -53,15 +59,6 @@ def _sameness(outcome: Outcome) -> tuple[str | None, Verdict, str]:
     return outcome.rule.group, outcome.verdict, outcome.found if outcome.verdict == "not checked" else ""
 
 
-def _color(verdict: Verdict, palette: Palette) -> str:
-    return {
-        "passed": palette.good,
-        "failed": palette.error,
-        "warning": palette.warning,
-        "not checked": palette.note,
-    }[verdict]
-
-
 def where(outcome: Outcome) -> str:
     """Where a rule comes from: file and line, or the set that it belongs to."""
     rule = outcome.rule
@@ -91,10 +88,9 @@ def summary(report: Report, palette: Palette = NO_COLORS) -> str:
     rules = plural(len(report.outcomes), "rule")
     if counts["failed"]:
         verdict = palette.paint(palette.error, f"{counts['failed']:,} of {rules} failed")
-    elif counts["passed"] == len(report.outcomes):
-        verdict = palette.paint(palette.good, f"{rules} passed")
     else:
-        verdict = palette.paint(palette.good, f"{counts['passed']:,} of {rules} passed")
+        passed = rules if counts["passed"] == len(report.outcomes) else f"{counts['passed']:,} of {rules}"
+        verdict = palette.paint(palette.good, f"{passed} passed")
     if counts["warning"]:
         verdict += f", {palette.paint(palette.warning, plural(counts['warning'], 'warning'))}"
     if counts["not checked"]:

@@ -33,7 +33,7 @@ from zmtpsniff.render.figures import lines as _lines
 from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import STYLES, Signs, make_signs
-from zmtpsniff.render.wording import ENDS, program, protocol
+from zmtpsniff.render.wording import ENDS, kind_words, program, protocol
 from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import NS
 from zmtpsniff.words.durations import brief as _brief
@@ -224,10 +224,10 @@ class _Drawing:
         for row in rows:
             table.add_row(
                 _lines(escape(row.address), styles=("magenta",)),
-                _kinds(row.socket_types),
+                _lines(*kind_words(row.socket_types)),
                 _short(row.connections),
                 _short(row.open),
-                _kinds(row.peer_socket_types),
+                _lines(*kind_words(row.peer_socket_types)),
                 _lines(*(protocol(name) for name in row.versions), ", ".join(map(escape, row.mechanisms))),
                 _lines(_readable(row, row.messages_in), _rate(row.octets_in, "B", "")),
                 _lines(_readable(row, row.messages_out), _rate(row.octets_out, "B", "")),
@@ -402,13 +402,6 @@ def _tells(row: PeerRow) -> bool:
 def _readable(row: SocketRow, count: int) -> str:
     """How many messages a socket took or sent; a question mark if they may all be encrypted."""
     return _short(count) if count or _CLEAR.issuperset(row.mechanisms) else "?"
-
-
-def _kinds(counts: dict[str, int]) -> "Text":
-    """Names with how often they occurred, if there are several."""
-    if len(counts) < 2:
-        return _lines(*map(escape, counts))
-    return _lines(*(f"{escape(name)} {count:,}" for name, count in counts.items()))
 
 
 def _interrupted(length_ns: int) -> str:

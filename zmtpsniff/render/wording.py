@@ -1,5 +1,7 @@
 """The words that the formats for people have in common."""
 
+from collections.abc import Mapping
+
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Process, Subscription
 from dissectors.records import record_fields
 from zmtpsniff.words.counts import plural
@@ -20,6 +22,13 @@ _TOLD_APART = frozenset(
 def protocol(version: str) -> str:
     """A version with the name of its protocol, as in ``ZMTP 3.1``, ``ZWS 2.0``."""
     return escape(f"ZWS {version[3:]}" if version.startswith("ZWS") else f"ZMTP {version}")
+
+
+def kind_words(counts: Mapping[str, int]) -> list[str]:
+    """Kinds, such as types of sockets, each with how often it occurred if there are several."""
+    if len(counts) < 2:
+        return [*map(escape, counts)]
+    return [f"{escape(name)} {count:,}" for name, count in counts.items()]
 
 
 def greeting_words(event: Greeting) -> str:

@@ -12,7 +12,7 @@ from zmtpsniff.analysis.ways.way_records import Way, lasted_ns
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.figures import figure, short
 from zmtpsniff.render.way_ladder import way_words
-from zmtpsniff.render.wording import program, protocol
+from zmtpsniff.render.wording import kind_words, program, protocol
 from zmtpsniff.report.results import (
     ReportClock,
     ReportDelay,
@@ -212,14 +212,9 @@ def _pair(row: ReportPair) -> _Cells:
 
 def _socket(row: ReportSocket) -> _Cells:
     agreed = [protocol(name) for name in row.versions] + [", ".join(map(escape, row.mechanisms))]
-    kinds = (_kinds(row.socket_types), _kinds(row.peer_socket_types), Cell("\n".join(filter(None, agreed))))
+    lines = (kind_words(row.socket_types), kind_words(row.peer_socket_types), filter(None, agreed))
+    kinds = (Cell("\n".join(each)) for each in lines)
     return _service(row.address), *kinds, *_counts(row.connections, row.open, row.messages_in, row.messages_out)
-
-
-def _kinds(counts: dict[str, int]) -> Cell:
-    if len(counts) < 2:
-        return Cell("\n".join(map(escape, counts)))
-    return Cell("\n".join(f"{escape(name)} {count:,}" for name, count in counts.items()))
 
 
 def _peer(figures: Sequence[PeerFigure], programs: bool, row: ReportPeer) -> _Cells:
