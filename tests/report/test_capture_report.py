@@ -23,7 +23,7 @@ from tests.world.tap import load
 from zmtpsniff.cli.main import cli
 from zmtpsniff.report.capture_report import CaptureReport
 from zmtpsniff.report.charts import charts
-from zmtpsniff.report.conversations import Conversations
+from zmtpsniff.report.chosen_conversations import ChosenConversations
 from zmtpsniff.report.page import page
 from zmtpsniff.report.results import ReportPair, ReportTotal, Results
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN
@@ -185,7 +185,7 @@ def conversation(flow: int, messages: int, fault: int | None = None, server: str
 
 
 def test_a_conversation_is_told_in_parts() -> None:
-    chosen = Conversations()
+    chosen = ChosenConversations()
     chosen.take(conversation(1, 100, fault=60))
     (told,) = chosen.told()
     assert [step.text.partition(" ")[2] for step in told.steps[18:]] == [
@@ -196,7 +196,7 @@ def test_a_conversation_is_told_in_parts() -> None:
 
 
 def test_conversations_are_chosen_by_what_is_wrong_and_by_kind() -> None:
-    chosen = Conversations()
+    chosen = ChosenConversations()
     chosen.take(conversation(1, 500))
     chosen.take(conversation(2, 20, fault=3))
     chosen.take(conversation(3, 30))
@@ -210,7 +210,7 @@ def test_conversations_are_chosen_by_what_is_wrong_and_by_kind() -> None:
 
 
 def test_conversations_take_bounded_memory() -> None:
-    chosen = Conversations()
+    chosen = ChosenConversations()
     sizes = []
     for flow in range(2000):
         chosen.take(conversation(flow, 60)[:-1])

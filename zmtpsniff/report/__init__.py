@@ -4,7 +4,7 @@
 | :-- | :-- |
 | `results` | the results: records with types |
 | `capture_report` | computes results from the events of captures, while they are read (`zmtpsniff report`) |
-| `conversations`, `chosen_ways` | choose conversations and ways to show, at the same time |
+| `chosen_conversations`, `chosen_ways` | choose conversations and ways to show, at the same time |
 | `sections` | results as tables of text |
 | `terminal_tables` | these tables for a terminal |
 | `page`, `charts` | the page: its HTML, and the data of its charts |

@@ -20,8 +20,8 @@ from zmtpsniff.analysis.statistics.stats_records import (
     record_of,
 )
 from zmtpsniff.net.witness import Acknowledgment, Witnesses
+from zmtpsniff.report.chosen_conversations import ChosenConversations
 from zmtpsniff.report.chosen_ways import ChosenWays
-from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (
     TIME_LINES,
     ReportLatency,
@@ -66,7 +66,7 @@ class CaptureReport:
         self._ways = ChosenWays(keep)
         self.witness = Witnesses(self._diagnosis, self._ways.witness)
         self._overview = Overview(self._ways.joins)
-        self._conversations = Conversations(show_secrets)
+        self._conversations = ChosenConversations(show_secrets)
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""

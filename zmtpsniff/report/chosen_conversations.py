@@ -72,7 +72,7 @@ class _Candidates:
             self.busy = conversation
 
 
-class Conversations:
+class ChosenConversations:
     """Takes all events of captures in batches, and keeps a few conversations of them."""
 
     def __init__(self, show_secrets: bool = False) -> None:
