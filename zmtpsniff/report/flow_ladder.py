@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from zmtpsniff.analysis.statistics.severities import worst
+from zmtpsniff.analysis.statistics.severities import Severities, worst
 from zmtpsniff.report.results import ReportConversation, ReportStep
 from zmtpsniff.report.sections import moment, severity_words
 from zmtpsniff.words.counts import plural
@@ -17,13 +17,17 @@ def ladders(conversations: Sequence[ReportConversation], anchors: Mapping[str, s
         yield from _ladder(conversation, anchors, is_open=not place)
 
 
+def severity_mark(problems: Severities) -> str:
+    """Numbers of problems behind a comma, in the colour of the worst; empty without any."""
+    words = severity_words(problems)
+    return f', <span class="{worst(problems)}">{words}</span>' if words else ""
+
+
 def _ladder(conversation: ReportConversation, anchors: Mapping[str, str], is_open: bool) -> Iterator[str]:
     client, server = escape(safe(conversation.client)), escape(safe(conversation.server))
     kinds = (escape(safe(conversation.client_socket_type or "?")), escape(safe(conversation.server_socket_type or "?")))
-    problems = severity_words(conversation.problems)
-    marks = f', <span class="{worst(conversation.problems)}">{problems}</span>' if problems else ""
     yield f'<details class="ladder"{" open" if is_open else ""}>\n<summary>{client} {kinds[0]} - {server} {kinds[1]}, '
-    yield f"{plural(conversation.messages, 'message')}{marks}</summary>\n"
+    yield f"{plural(conversation.messages, 'message')}{severity_mark(conversation.problems)}</summary>\n"
     anchor = anchors.get(conversation.server)
     link = f'<a href="#{anchor}">{server}</a>' if anchor else server
     yield f'<p class="dim">Connection {conversation.flow}, from {moment(conversation.start_ns)} on, '

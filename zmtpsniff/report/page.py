@@ -12,10 +12,10 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
+from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.render.figures import short
 from zmtpsniff.report.charts import charts
-from zmtpsniff.report.flow_ladder import ladders
+from zmtpsniff.report.flow_ladder import ladders, severity_mark
 from zmtpsniff.report.results import ReportPair, ReportSocket, Results
 from zmtpsniff.report.sections import Cell, Section, headline, sections, severity_words
 from zmtpsniff.report.waterfalls import waterfalls
@@ -155,16 +155,13 @@ class _Page:
         yield "</article>\n"
 
     def _peers(self, pairs: list[ReportPair]) -> str:
-        shown = []
-        for pair in pairs[:_PEERS]:
-            problems = severity_words(pair.problems)
-            shown.append(
-                f"<li>{escape(safe(pair.client))} "
-                f'<span class="dim">{escape(safe(pair.client_socket_type or "?"))}</span>: '
-                f"{plural(pair.messages_in, 'message')} sent, {pair.messages_out:,} received"
-                + (f', <span class="{worst(pair.problems)}">{problems}</span>' if problems else "")
-                + "</li>\n"
-            )
+        shown = [
+            f"<li>{escape(safe(pair.client))} "
+            f'<span class="dim">{escape(safe(pair.client_socket_type or "?"))}</span>: '
+            f"{plural(pair.messages_in, 'message')} sent, {pair.messages_out:,} received"
+            f"{severity_mark(pair.problems)}</li>\n"
+            for pair in pairs[:_PEERS]
+        ]
         left = len(pairs) - len(shown)
         more = f'<li><a href="#pairs">{left:,} more</a></li>\n' if left else ""
         return f'<ul class="peers">\n{"".join(shown)}{more}</ul>\n'

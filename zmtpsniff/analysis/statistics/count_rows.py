@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from dissectors.events import Connection
+from dissectors.events import Connection, Octets
+from zmtpsniff.analysis.statistics.lengths import shortened
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.words.text import common_start
 
 _KINDS = 16  # of one thing at one address, which peers may name as they like
@@ -111,6 +113,15 @@ class Topic:
         self.octets += other.octets
         self.subscribers_most = max(self.subscribers_most, self.subscribers + other.subscribers_most)
         self.subscribers += other.subscribers
+
+
+def count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> None:
+    """Count a message of so many octets under a topic."""
+    row = topics.rows.get(topic)
+    if row is None:
+        row = topics.row(shortened(topic))
+    row.messages += 1
+    row.octets += octets
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from dissectors.events import AnyEvent, Connection, Message, Octets, Problem, Se
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.activity import Activity
-from zmtpsniff.analysis.statistics.count_rows import ServiceSum, Topic, short_name
+from zmtpsniff.analysis.statistics.count_rows import ServiceSum, Topic, count_topic, short_name
 from zmtpsniff.analysis.statistics.intervals import Intervals
-from zmtpsniff.analysis.statistics.lengths import octets_of, shortened
+from zmtpsniff.analysis.statistics.lengths import octets_of
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
 
@@ -135,10 +135,10 @@ class Overview:
         flow.activity.add(self.intervals, event.time_ns, octets, event.latency_ns)
         flow.sent[event.src] = flow.sent.get(event.src, 0) + 1
         if event.socket_type in WITH_TOPICS and event.frames:
-            _count_topic(self.topics, event.frames[0], octets)
+            count_topic(self.topics, event.frames[0], octets)
         matched = event.frames[0] if event.socket_type == "RADIO" else event.matched
         if matched is not None:
-            _count_topic(self.matched, matched, octets)
+            count_topic(self.matched, matched, octets)
         host = self.hosts.row(host_of(event.src))
         host.messages += 1
         place = self.intervals.place(event.time_ns)
@@ -242,11 +242,3 @@ def silence_of(places: Sequence[int], end: int) -> Silence | None:
     if length <= max(_BEHIND, _FACTOR * longest):
         return None
     return Silence(places[-1], length, longest)
-
-
-def _count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> None:
-    row = topics.rows.get(topic)
-    if row is None:
-        row = topics.row(shortened(topic))
-    row.messages += 1
-    row.octets += octets

@@ -24,7 +24,7 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.interruptions import Interruptions
-from zmtpsniff.analysis.statistics.count_rows import Publication, Service, ServiceSum, Topic, short_name
+from zmtpsniff.analysis.statistics.count_rows import Publication, Service, ServiceSum, Topic, count_topic, short_name
 from zmtpsniff.analysis.statistics.lengths import LONGEST, octets_of, shortened
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.analysis.statistics.sorts import first_rows
@@ -178,13 +178,8 @@ class Statistics:
         self.messages += len(batch)
 
     def _topic(self, event: Message) -> None:
-        topic = event.matched if event.matched is not None else event.frames[0]
-        row = self.topics.rows.get(topic)
-        if row is None:
-            row = self.topics.row(shortened(topic))
         octets = octets_of(event)
-        row.messages += 1
-        row.octets += octets
+        count_topic(self.topics, event.matched if event.matched is not None else event.frames[0], octets)
         if not event.incomplete:
             self._publication(event, octets)
 
