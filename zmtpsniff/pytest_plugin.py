@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.ways.way_records import Way
+    from zmtpsniff.dissection import Dissection
 
 _MOST_LINES = 60  # of a capture in the report of a failed test
 _JOIN_SECONDS = 10.0
@@ -54,10 +55,7 @@ class ZmtpCapture:
     @cached_property
     def events(self) -> "list[AnyEvent]":
         """All events, in order, as zmtpsniff.open() gives them. Raises zmtpsniff.Error."""
-        import zmtpsniff
-
-        self.finish()
-        with zmtpsniff.open(self.path) as capture:
+        with self._opened() as capture:
             return list(capture)
 
     @property
@@ -84,10 +82,7 @@ class ZmtpCapture:
     @cached_property
     def findings(self) -> "list[Finding]":
         """The findings of ``zmtpsniff diagnose``, with advice. Raises zmtpsniff.Error."""
-        import zmtpsniff
-
-        self.finish()
-        with zmtpsniff.open(self.path) as capture:
+        with self._opened() as capture:
             return capture.findings()
 
     @property
@@ -102,10 +97,7 @@ class ZmtpCapture:
     @cached_property
     def ways(self) -> "list[Way]":
         """The way of each request, job and publication, as ``zmtpsniff trace`` tells them. Raises zmtpsniff.Error."""
-        import zmtpsniff
-
-        self.finish()
-        with zmtpsniff.open(self.path) as capture:
+        with self._opened() as capture:
             return capture.ways()
 
     def summary(self) -> str:
@@ -134,6 +126,13 @@ class ZmtpCapture:
         text = io.StringIO()
         LadderRenderer(text, color="never").write([w for w in self.ways if w.ended is not None or w.answered is False])
         return self._first_lines(text, "trace --lost")
+
+    def _opened(self) -> "Dissection":
+        """All events that have passed, once the capture has ended. Raises zmtpsniff.Error."""
+        import zmtpsniff
+
+        self.finish()
+        return zmtpsniff.open(self.path)
 
     def _first_lines(self, text: io.StringIO, command: str) -> str:
         lines = text.getvalue().splitlines()

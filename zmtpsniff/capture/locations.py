@@ -17,7 +17,6 @@ from zmtpsniff.errors import Error, one_line
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_ENDPOINT = "AWS_ENDPOINT_URL"
 _S3 = ("s3", "s3a", "s3n")
 _S3_TRIES = 10  # of a request, later and later, where the store says that it gets too many: as Delta Lake does
 _NEEDED = {
@@ -122,7 +121,7 @@ def _root(scheme: str, bucket: str) -> str:
 
 def _endpoint() -> str | None:
     """The S3 server that the environment names, if it is not Amazon's."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT)
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
 @lru_cache
@@ -141,8 +140,7 @@ def _system(scheme: str, bucket: str, endpoint: str | None) -> "FileSystem":
 
 def delta_options() -> dict[str, str]:
     """Options for Delta Lake's own file systems. They also read the environment themselves."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT) or ""
-    return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
+    return {"AWS_ALLOW_HTTP": "true"} if (_endpoint() or "").startswith("http://") else {}
 
 
 def make_parent(system: "FileSystem", path: str) -> None:

@@ -104,11 +104,10 @@ class _Writer:
     """Writes the ways that the user wants."""
 
     def __init__(self, settings: TraceSettings, ways: "Ways", stream: Any, capture: "Dissection") -> None:
+        self._settings = settings
         self._ways = ways
         self._capture = capture
         self._stream = stream
-        self._lost = settings.lost
-        self._most = settings.slowest
         self._slowest: list[Way] = []
         self._followed: Counter[str] = Counter()  # ways by kind, whether shown or not
         self._are_answered = True  # all requests among them
@@ -117,7 +116,6 @@ class _Writer:
             from zmtpsniff.render.way_ladder import LadderRenderer
 
             self._ladder = LadderRenderer(stream, settings.utc, settings.color)
-        self._is_filtered = settings.passes is not None
 
     def write(self, found: "Sequence[OpenWay]") -> None:
         """Write these ways, or remember the slowest."""
@@ -125,8 +123,8 @@ class _Writer:
         for way in records:
             self._followed[way.kind] += 1
             self._are_answered = self._are_answered and (way.answered is True or way.kind != "request")
-        wanted = [way for way in records if not self._lost or way.ended is not None or way.answered is False]
-        if self._most is None:
+        wanted = [way for way in records if not self._settings.lost or way.ended is not None or way.answered is False]
+        if self._settings.slowest is None:
             self._show(wanted)
         elif wanted:
             from zmtpsniff.analysis.ways.way_records import lasted_ns
@@ -135,7 +133,8 @@ class _Writer:
             if self._ladder is not None:
                 self._show([way for way in wanted if is_only_counted(way)])
                 wanted = [way for way in wanted if not is_only_counted(way)]
-            self._slowest = sorted([*self._slowest, *wanted], key=lasted_ns, reverse=True)[: self._most]
+            self._slowest = sorted([*self._slowest, *wanted], key=lasted_ns, reverse=True)
+            del self._slowest[self._settings.slowest :]
 
     def finish(self) -> None:
         """Write the rest, the slowest ways, and for people the line that sums up."""
@@ -147,7 +146,7 @@ class _Writer:
     def _nothing(self) -> str:
         """Why there is no way to show, if there is none."""
         if not self._followed:
-            if self._is_filtered:
+            if self._settings.passes is not None:
                 return "no way has a message that passes -Y"
             messages = self._capture.totals.messages
             if not messages:

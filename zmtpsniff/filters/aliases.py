@@ -146,21 +146,17 @@ DERIVED: dict[str, DerivedField] = {
     "frame.time_epoch": DerivedField(
         "time", "When: seconds since 1970, with up to nine decimals.", _of_field("time", "time_ns", "{}")
     ),
-    "zmtp.version.major": DerivedField(
-        "number", "The first number of the version.", _of_field("number", "version", "part_of_version({}, 0)", Greeting)
-    ),
-    "zmtp.version.minor": DerivedField(
-        "number", "The second number of the version.",
-        _of_field("number", "version", "part_of_version({}, 1)", Greeting),
-    ),
-    "zmtp.curvezmq.version.major": DerivedField(
-        "number", "The first number of the version of CURVE.",
-        _of_field("number", "version", "part_of_version({}, 0)", Command),
-    ),
-    "zmtp.curvezmq.version.minor": DerivedField(
-        "number", "The second number of the version of CURVE.",
-        _of_field("number", "version", "part_of_version({}, 1)", Command),
-    ),
+    **{
+        f"{version}.{part}": DerivedField(
+            "number", f"The {place} number of {meaning}.",
+            _of_field("number", "version", f"part_of_version({{}}, {number})", record),
+        )
+        for version, record, meaning in (
+            ("zmtp.version", Greeting, "the version"),
+            ("zmtp.curvezmq.version", Command, "the version of CURVE"),
+        )
+        for number, (part, place) in enumerate((("major", "first"), ("minor", "second")))
+    },
     "zmtp.command-name.length": DerivedField(
         "number", "How long the name of a command is.", _of_field("number", "name", "len({})", Command)
     ),
