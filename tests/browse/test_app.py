@@ -41,6 +41,18 @@ def cursor(shown: Screenful) -> int:
     return shown.app.query_one("#records", VirtualList).cursor
 
 
+def messages(shown: Screenful) -> list[int]:
+    """The rows of the messages."""
+    index = shown.app.reader.index
+    return [row for row in range(len(index)) if index.is_message(row)]
+
+
+async def go_to_field(shown: Screenful, label: str) -> None:
+    """Put the tree's cursor on the next field of that name."""
+    while (field := shown.app.view.field) is not None and field.label != label:
+        await shown.press("j")
+
+
 SCREENS: dict[str, tuple[Path, tuple[int, int], list[str]]] = {
     "panes": (REQ_REP, (80, 24), ["j", "j", "j", "j", "tab", "j", "j", "j", "j", "j", "j", "j", "j", "j", "j"]),
     "panes-wide": (REQ_REP, (200, 40), ["j", "j", "j", "j"]),
@@ -109,8 +121,7 @@ async def test_a_field_is_lit_in_tree_and_octets() -> None:
             lines = app.view.octet_lines
             return lines.octets[lines.lit.start : lines.lit.stop]
 
-        while (field := app.view.field) is not None and field.label != "frames[1]":
-            await shown.press("j")
+        await go_to_field(shown, "frames[1]")
         assert lit() == b"\x01\x09request 0"
         await shown.press("tab", "l", "l", "l")  # from the flags of that frame on into its body
         assert lit() == b"request 0"
@@ -157,13 +168,13 @@ async def test_a_filter_completes_and_says_what_is_wrong() -> None:
         await shown.press("tab")
         assert shown.app.filter_prompt.value == 'type == "message"'
         await shown.press("enter")
-        messages = len(list(zmtpsniff.open(REQ_REP).messages()))
-        await shown.until_shown(f"/{messages} of {everything}")
+        count = len(list(zmtpsniff.open(REQ_REP).messages()))
+        await shown.until_shown(f"/{count} of {everything}")
         await shown.press("f")
         await shown.type(" && nosuch == 1")
         assert "nosuch" in shown.lines()[-1]  # the error, while it is typed
         await shown.press("enter")
-        assert len(shown.app.view.records) == messages  # the filter before still holds
+        assert len(shown.app.view.records) == count  # the filter before still holds
         await shown.press("escape", "F")
         assert len(shown.app.view.records) == everything
 
@@ -250,8 +261,7 @@ async def test_a_view_leads_back_to_records() -> None:
 @in_terminal
 async def test_a_request_is_followed_through_the_proxy() -> None:
     async with browsing(make_reader(PROXY), (160, 24)) as shown:
-        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
-        shown.app.go_to_row(messages[1])  # the request as the proxy sent it on
+        shown.app.go_to_row(messages(shown)[1])  # the request as the proxy sent it on
         await shown.press("r")
         text = shown.text()
         assert "request answered after 301 us; slowest: 135 us inside 127.0.0.1:5574" in text
@@ -267,8 +277,7 @@ async def test_lines_of_views_lead_to_ladders_and_ways() -> None:
         assert shown.lines()[0].startswith("ladder")
         await shown.press("escape")
         assert "only a message has a way over brokers and services" in shown.text()
-        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
-        shown.app.go_to_row(messages[1])
+        shown.app.go_to_row(messages(shown)[1])
         await shown.press("c", "r")
         assert "request answered after 301 us" in shown.lines()[0]
         await shown.press("escape", "g", "r")
@@ -344,17 +353,14 @@ async def test_the_mouse_works() -> None:
 async def test_frames_records_and_packets_are_saved_and_copied() -> None:
     where = Path(os.environ["PYTEST_TMP"])
     async with browsing(make_reader(PROXY)) as shown:
-        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
-        shown.app.go_to_row(messages[0])
-        event = shown.app.reader.index.event(messages[0])
+        first = messages(shown)[0]
+        shown.app.go_to_row(first)
+        event = shown.app.reader.index.event(first)
         assert isinstance(event, Message)
         await shown.press("Y")
         assert json.loads(shown.app.clipboard)["packet"] == event.packet
         await shown.press("tab")
-        while (
-            field := shown.app.view.tree_lines.field(shown.app.view.tree_pane.cursor)
-        ) is not None and field.label != "frames[1]":
-            await shown.press("j")
+        await go_to_field(shown, "frames[1]")
         await shown.press("y")
         assert shown.app.clipboard.encode() == event.frames[1]
 
@@ -479,10 +485,7 @@ async def test_a_long_frame_is_saved_as_far_as_it_is_kept() -> None:
         )
         shown.app.go_to_row(row)
         await shown.press("tab")
-        while (
-            field := shown.app.view.tree_lines.field(shown.app.view.tree_pane.cursor)
-        ) is not None and field.label != label:
-            await shown.press("j")
+        await go_to_field(shown, label)
         await shown.press("w")
         shown.app.question_prompt.value = str(where)
         await shown.press("enter")

@@ -11,7 +11,7 @@ import zmq
 from tests.support.examples import crossed
 from tests.support.live_program import PROGRAM, Record, engine_names, engines, live, needs_privilege, running
 from tests.support.ports import free_port
-from tests.support.runner import run
+from tests.support.runner import assert_refused, run
 
 
 def request_and_reply(count: int, port: int = 0) -> tuple[int, list[bytes]]:
@@ -75,9 +75,7 @@ WRONG = {
 def test_what_cannot_be_captured_is_told_in_one_line(wrong: str, engine: str) -> None:
     options, said = shlex.split(wrong), WRONG[wrong]
     done = run("live", "--engine", engine, *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert_refused(done, said)
     assert done.stderr.rstrip("\n").isprintable()
 
 
@@ -87,7 +85,4 @@ def test_what_cannot_be_captured_is_told_in_one_line(wrong: str, engine: str) ->
 def test_without_privilege_the_ways_out_are_told() -> None:
     without = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"]
     done = subprocess.run([*without, *PROGRAM, "-i", "lo"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "sudo" in done.stderr
-    assert "wireshark" in done.stderr
+    assert_refused(done, "sudo", "wireshark")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,15 +67,17 @@ def check_ended_well(done: "subprocess.CompletedProcess[str]", path: Path, packe
     assert f"after {len(found)} packets" in str(problem["detail"])
 
 
+def limit_files(octets: int) -> None:
+    """Let this process write no file that is longer."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (octets, octets))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
 @pytest.mark.parametrize("limit", [100_000, 99_999, 123_457, 200_001])
 def test_file_that_must_not_grow_on(limit: int, tmp_path: Path) -> None:
     packets = many(tmp_path / "in.pcapng", 1000)
-
-    def bound() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
     target = tmp_path / "out.pcapng"
+    bound = partial(limit_files, limit)
     done = program("read", tmp_path / "in.pcapng", "-w", target, "-T", "json", preexec_fn=bound)
     check_ended_well(done, target, packets)
     assert limit - 560 < target.stat().st_size <= limit
@@ -133,11 +136,7 @@ def test_ring_whose_folder_goes_away(tmp_path: Path) -> None:
 
 def test_file_without_room_for_a_header_is_not_left_behind(tmp_path: Path) -> None:
     many(tmp_path / "in.pcapng", 3)
-
-    def bound() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
+    bound = partial(limit_files, 20)
     done = program("read", tmp_path / "in.pcapng", "-w", tmp_path / "out.pcapng", preexec_fn=bound)
     assert (done.returncode, done.stderr) == (2, f"zmtpsniff: {tmp_path}/out.pcapng: File too large\n")
     assert not (tmp_path / "out.pcapng").exists()

@@ -208,22 +208,9 @@ def test_a_real_program(tmp_path: Path) -> None:
         socket.linger = 0
         socket.rcvtimeo = 120_000
         socket.bind(endpoint)
-        command = [
-            "strace",
-            "-f",
-            "-ttt",
-            "-xx",
-            "-s",
-            "99999",
-            "-e",
-            calls,
-            "-o",
-            str(log),
-            sys.executable,
-            "-c",
-            PEER,
-        ]
-        with subprocess.Popen([*command, endpoint], stderr=subprocess.PIPE) as program:
+        strace_words = ["strace", "-f", "-ttt", "-xx", "-s", "99999", "-e", calls, "-o", str(log)]
+        command = [*strace_words, sys.executable, "-c", PEER, endpoint]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as program:
             try:
                 received = []
                 for _ in range(3):

@@ -24,7 +24,7 @@ from scapy.utils import rdpcap, wrpcap
 
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES
-from tests.support.runner import read_json, run
+from tests.support.runner import assert_refused, read_json, run
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.source import Fault
 from zmtpsniff.net.packets import HeaderDecoder
@@ -390,13 +390,6 @@ def test_wrong_use_is_told_in_one_line(options: list[str], said: str) -> None:
 def test_without_tshark(tmp_path: Path) -> None:
     done = run("read", "--engine", "tshark", REQ_REP, env={**os.environ, "PATH": str(tmp_path)})
     assert_refused(done, "not installed")
-
-
-def assert_refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    for words in said:
-        assert words in done.stderr
 
 
 @needs_tshark

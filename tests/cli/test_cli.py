@@ -8,6 +8,8 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +23,7 @@ from tests.support.examples import sampled
 from tests.support.interrupts import interrupt_at_end
 from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
-from tests.support.runner import run
+from tests.support.runner import assert_refused, run
 from tests.world.conversation import pushes
 from tests.world.network import packets, segments
 from tests.world.tap import save
@@ -101,11 +103,8 @@ def records_here(capture: Path) -> list[dict[str, object]]:
 )
 def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
     done = run(*arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
+    assert_refused(done, said)
     assert done.stderr.startswith("zmtpsniff: ")
-    assert said in done.stderr
 
 
 def test_help_and_version() -> None:
@@ -217,14 +216,21 @@ def test_output_file_has_its_name_only_when_complete(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
-def test_a_killed_run_leaves_no_file_that_looks_complete(tmp_path: Path) -> None:
-    out = tmp_path / "out.json"
-    with subprocess.Popen([*PROGRAM, "read", "-T", "json", "-o", str(out), "-"], stdin=subprocess.PIPE) as program:
+@contextmanager
+def writing(out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program while it writes records to a file, and waits for more packets from a pipe."""
+    command = [*PROGRAM, "read", "-T", "json", "-o", str(out), "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdin
         program.stdin.write(REQ_REP.read_bytes())
         program.stdin.flush()
-        partial = tmp_path / "out.json.partial"
+        partial = out.with_name(f"{out.name}.partial")
         wait_for(lambda: partial.exists() and partial.stat().st_size > 0)
+        yield program
+
+
+def test_a_killed_run_leaves_no_file_that_looks_complete(tmp_path: Path) -> None:
+    with writing(tmp_path / "out.json") as program:
         program.kill()
     assert [path.name for path in tmp_path.iterdir()] == ["out.json.partial"]
 
@@ -282,16 +288,9 @@ def test_an_interrupt_ends_with_the_totals() -> None:
 
 
 def test_an_interrupt_tells_where_the_file_is_that_is_not_complete(tmp_path: Path) -> None:
-    out = tmp_path / "out.json"
-    partial = tmp_path / "out.json.partial"
-    with subprocess.Popen(
-        [*PROGRAM, "read", "-T", "json", "-o", str(out), "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as program:
-        assert program.stdin
+    out, partial = tmp_path / "out.json", tmp_path / "out.json.partial"
+    with writing(out) as program:
         assert program.stderr
-        program.stdin.write(REQ_REP.read_bytes())
-        program.stdin.flush()
-        wait_for(lambda: partial.exists() and partial.stat().st_size > 0)
         program.send_signal(signal.SIGINT)
         said = program.stderr.read().decode()
         assert program.wait(60) == 130
@@ -308,12 +307,17 @@ def waiting_octets(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) -> None:
-    # So many messages that they fill the pipe.
-    capture = tmp_path / "long.pcap"
+@pytest.fixture(scope="module")
+def long_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with so many messages that their records fill a pipe."""
+    capture = tmp_path_factory.mktemp("long") / "long.pcap"
     save(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
+    return capture
+
+
+def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(long_capture: Path) -> None:
     with subprocess.Popen(
-        [*PROGRAM, "read", "-T", "json", str(capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*PROGRAM, "read", "-T", "json", str(long_capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as program:
         assert program.stdout
         pipe = program.stdout.fileno()
@@ -328,11 +332,9 @@ def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_nothing_is_lost_while_it_is_stopped(unbuffered: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_while_it_is_stopped(unbuffered: str, long_capture: Path) -> None:
     """As by Ctrl-Z and fg: the kernel then takes a part of what is being written, whatever buffers Python has."""
-    capture = tmp_path / "long.pcap"
-    save(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
-    command = [*PROGRAM, "read", "-T", "json", str(capture)]
+    command = [*PROGRAM, "read", "-T", "json", str(long_capture)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}
     ) as program:

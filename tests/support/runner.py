@@ -89,6 +89,14 @@ def run(
     return subprocess.CompletedProcess(words, status, written[out].decode(), written[err].decode())
 
 
+def assert_refused(done: "subprocess.CompletedProcess[str]", *said: str) -> None:
+    """The program ended as for wrong usage: with nothing on standard output, and one line that has these words."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for words in said:
+        assert words in done.stderr
+
+
 def read_json(*arguments: object) -> list[dict[str, Any]]:
     """All that ``read`` shows, as JSON, with these arguments, whole frames among it; it must succeed."""
     done = run("read", "-T", "json", "--max-bytes", "0", *arguments)
