@@ -1,6 +1,5 @@
 """``zmtpsniff diagnose``."""
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -8,7 +7,6 @@ import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import TASKS, CommandWithHelp
-from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.observers import FindingTeller, end_calls, load_calls, on_finding_option, start_calls
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
@@ -101,10 +99,9 @@ def diagnose(**options: Any) -> None:
         teller = status = None
         if settings.capture.is_live:
             from zmtpsniff.analysis.findings.finding_watch import FindingWatch
-            from zmtpsniff.cli.status_line import StatusLine
+            from zmtpsniff.cli.status_line import make_status_line
 
-            is_seen = sys.stderr is not None and sys.stderr.isatty()
-            status = StatusLine(sys.stderr, capture, is_seen, is_seen and shares_terminal(sys.stderr, file))
+            status = make_status_line(capture, file)
             tell_changes = partial(_tell, stream, settings, status)
             teller = FindingTeller(take, FindingWatch(diagnosis.findings), calls, tell_changes)
             take = teller.take

@@ -6,7 +6,6 @@ import time
 import click
 
 from zmtpsniff.cli.help import PACKETS, CommandWithHelp
-from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import pass_keys, started_host
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
@@ -76,7 +75,7 @@ def live(
     sudo zmtpsniff live -i any --curve-keys auto
     zmtpsniff live -- python worker.py
     """
-    from zmtpsniff.cli.status_line import StatusLine
+    from zmtpsniff.cli.status_line import make_status_line
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
 
@@ -122,12 +121,11 @@ def live(
         batches = reads_columns(output) and selector is None and observer.otlp is None
         settings = keeping(dissection, output)._replace(batches=batches)
         capture = Dissection(source, settings, collaborators, through=through)
-        yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
         run(
             capture,
             dissection,
             output,
-            StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields),
+            make_status_line(capture, output.file, status),
             is_live=True,
             observers=start_observers(observer, capture, diagnosis),
             selector=selector,

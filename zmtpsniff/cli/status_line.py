@@ -1,9 +1,10 @@
 """The line on a terminal that tells how a live capture goes."""
 
+import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine
+from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine, shares_terminal
 from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
@@ -77,3 +78,10 @@ class StatusLine(LastLine):
             f"{plural(self._capture.packets, 'packet')} · {plural(len(self._open), 'ZMTP connection')} · "
             f"{plural(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )
+
+
+def make_status_line(capture: "Dissection", file: str | None, is_wanted: bool | None = None) -> StatusLine:
+    """The line for a capture whose output goes to ``file``; None: it is wanted if somebody would see it."""
+    if is_wanted is None:
+        is_wanted = sys.stderr is not None and sys.stderr.isatty()
+    return StatusLine(sys.stderr, capture, is_wanted, is_wanted and shares_terminal(sys.stderr, file))
