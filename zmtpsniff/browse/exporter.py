@@ -32,11 +32,11 @@ class Exporter(msgspec.Struct, eq=False):
 
     def copy_field(self) -> None:
         """Copy the field under the tree's cursor: its octets as text, or their digits, else its value."""
-        field = self._view.field
-        if field is None:
+        event, field = self._view.event, self._view.field
+        if event is None or field is None:
             return
         if field.depth == 0:
-            self._copy(record_words(self._view.shown_event, 1 << 20, self._show_secrets).text)
+            self._copy(record_words(event, 1 << 20, self._show_secrets).text)
         elif field.octets is not None:
             octets = at_hand(field.octets)
             try:

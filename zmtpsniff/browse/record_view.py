@@ -78,11 +78,6 @@ class RecordView(Container):
         """Its field under the tree's cursor."""
         return self.tree_lines.field(self.tree_pane.cursor)
 
-    @property
-    def shown_event(self) -> AnyEvent:
-        """The record whose tree is shown."""
-        return self._index.event(self._shown_row or 0)
-
     def show_record(self) -> None:
         """Show it in parts."""
         row = self.row
