@@ -5,6 +5,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,18 @@ def test_nat_on_a_line_that_loses_packets(tmp_path: Path) -> None:
     capture = FIXTURES / "brokers" / "lossy_line.pcap.gz"
     files = translated(capture, tmp_path)
     assert warnings(*files) == warnings(capture)
+
+
+def test_a_check_counts_a_message_of_two_hosts_once(tmp_path: Path) -> None:
+    """Though NAT is between them; and it says which file has what is wrong."""
+
+    def checked(*captures: Path) -> dict[str, Any]:
+        policy = tmp_path / "policy.toml"
+        policy.write_text("[[rule]]\nname = 'no message'\nforbid = 'type == \"message\"'\n")
+        found: dict[str, Any] = json.loads(run("check", "-T", "json", "--policy", policy, *captures).stdout)
+        return found
+
+    files = translated(BROKERS, tmp_path)
+    found, plain = checked(*files), checked(BROKERS)
+    assert found["totals"]["messages"] == plain["totals"]["messages"]
+    assert {str(path) for path in files} >= {one["file"] for one in found["rules"][0]["offences"]} != set()

@@ -10,7 +10,7 @@ from typing import IO
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_octets import CUT_SHORT, DamageError, FileOctets
-from zmtpsniff.capture.merge import merged
+from zmtpsniff.capture.merge import Run, merged_runs
 from zmtpsniff.capture.source import CaptureError, SourceState, refuse_twice
 from zmtpsniff.capture.time_window import TimeWindow
 
@@ -51,7 +51,9 @@ class Captures(SourceState):
         self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[Block]] = []
         self._clocks: Sequence[Clock | None] = ()  # of the files
-        self._names: list[str] = []
+        self.names: list[str] = []  # of the files
+        # Called with the files that the packets of each block come from, if there are several.
+        self.tell_runs: Callable[[list[Run]], None] = lambda runs: None
 
     def set_clocks(self, clocks: Sequence[Clock | None]) -> None:
         """Put the times of each file's packets right by its clock; None: they are."""
@@ -64,7 +66,7 @@ class Captures(SourceState):
             self._captures.append(open_stream(title, read_chunks(name, chunk_size), self))
             return
         title = "standard input" if name == "-" else name
-        self._names.append(name)
+        self.names.append(name)
         try:
             file = FileIO(0, closefd=False) if name == "-" else _open(name)
         except OSError as error:
@@ -87,7 +89,12 @@ class Captures(SourceState):
         if self._window is not None:
             files = list(map(self._window.cut, files))
         try:
-            yield from files[0] if len(files) == 1 else merged(files, self.interruptions)
+            if len(files) == 1:
+                yield from files[0]
+                return
+            for block, runs in merged_runs(files, self.interruptions):
+                self.tell_runs(runs)
+                yield block
         finally:
             self.close()
 
@@ -96,13 +103,9 @@ class Captures(SourceState):
 
         Raises CaptureError.
         """
-        if (
-            len(self._captures) < 2
-            or len(self._names) < len(self._captures)
-            or not all(map(os.path.isfile, self._names))
-        ):
+        if len(self._captures) < 2 or len(self.names) < len(self._captures) or not all(map(os.path.isfile, self.names)):
             return []
-        return [open_captures([name], self._window) for name in self._names]
+        return [open_captures([name], self._window) for name in self.names]
 
     def position(self) -> tuple[int, int] | None:
         """Octets read so far and octets in all, of the files as they are stored.

@@ -200,20 +200,22 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
 
 def _check(rules: "list[Rule]", settings: CheckSettings) -> bool:
     """Hold captures, or what passes, against rules, and write the reports; returns whether all passed."""
+    from zmtpsniff.capture.files import open_captures
     from zmtpsniff.check.check_report import Report
     from zmtpsniff.check.rules import Check
     from zmtpsniff.cli.capture_places import Places
 
     capture, diagnosis = settings.capture, _diagnosis(rules, settings)
-    places = Places(capture.captures) if len(capture.captures) > 1 else None  # which of them has a packet
-    trial = Check(rules, settings.show, settings.utc, None if places is None else places.of, settings.passes, diagnosis)
+    several = open_captures(capture.captures) if len(capture.captures) > 1 else None
+    place_of = None if several is None else Places(several).of
+    trial = Check(rules, settings.show, settings.utc, place_of, settings.passes, diagnosis)
     started = time.monotonic()
     with dissecting(
         capture,
         records=settings.file,
         verbosity=settings.verbosity,
         load=partial(_load_formats, settings),
-        source=places,
+        source=several,
         witness=diagnosis,
     ) as dissection:
         pump(dissection, capture.dissection, trial.take, settings.file)
