@@ -91,6 +91,37 @@ class Losses(msgspec.Struct, eq=False):
         return both
 
 
+class Loss(NamedTuple):
+    """Messages of one kind that went no further at a place, and had one fate."""
+
+    place: "RelayPlace"
+    kind: str
+    fate: str
+    all: Losses  # the others there, too
+    now_ns: int  # at the end of the capture
+
+    @property
+    def seen(self) -> Occurrences:
+        """The messages."""
+        return self.all.seen[self.kind, self.fate]
+
+    @property
+    def waits(self) -> dict[str, None]:
+        """The hosts that wait for these messages, or for others of the place."""
+        return self.all.waits
+
+    @property
+    def begun_ns(self) -> int:
+        """When the place took the first."""
+        return self.seen.first_ns or 0
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the place has passed nothing on since then, for long enough."""
+        latest_ns = self.place.passed_ns - STOPPED_NS
+        return self.seen.count >= STOPPED and self.begun_ns >= latest_ns <= self.now_ns - 2 * STOPPED_NS
+
+
 class RelayPlace:
     """A program that messages of ways came to."""
 
@@ -187,11 +218,6 @@ class RelayPlace:
         way = hop.way
         if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
             self.tasks[way.first.topic if way.kind == "request" else b""] = None
-
-    def has_stopped(self, seen: Occurrences, now_ns: int) -> bool:
-        """Whether it has passed nothing on since it took the first of these messages, for long enough."""
-        begun_ns = seen.first_ns or 0
-        return seen.count >= STOPPED and begun_ns >= self.passed_ns - STOPPED_NS <= now_ns - 2 * STOPPED_NS
 
     def loses(self, what: tuple[str, str]) -> float:
         """How many messages of a kind had a fate, for each that it passed on; 0 if they are a few.

@@ -41,11 +41,13 @@ from zmtpsniff.analysis.dossier import Dossier, has_client_id, is_of_worker, say
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.findings.relay_doubts import Doubts
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.findings.relay_places import (
     ANSWERING,
     STOPPED,
     STOPPED_NS,
+    Loss,
     Losses,
     RelayPlace,
     SlowPassage,
@@ -100,10 +102,6 @@ _LOST = {  # by fate: what the place did, in words
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
 
-_DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
-_SHARED = "; but addresses do not tell programs apart there, and the capture begins in the middle"
-_GAP = "; octets are missing there, and what it did with them may be among these"
-
 
 def _wait(hosts: Iterable[str]) -> str:
     """The hosts that wait for a program, as a clause."""
@@ -120,6 +118,7 @@ class Relays(Inquiry):
         self._timeout_ns = nanoseconds(timeout_seconds)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
+        self._doubts = Doubts(self._ways, self._hosts)
         self._announced: Ledger[bytes, None] = Ledger()  # identities of peers of ROUTERs
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
         # By a bound socket, or a client's host, and its peer: when the peer closed its last connection.
@@ -134,7 +133,6 @@ class Relays(Inquiry):
         # Messages without delimiter, by flow and packet: the socket that sent it first, if brokers passed it on.
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests that brokers sent without having taken them
-        self._has_questions = False  # services ask others: such a question may overtake the request that it is for
         self._is_cut = False  # packets lack their last octets
 
     def know_processes(self, process_of: ProcessOf) -> None:
@@ -344,7 +342,7 @@ class Relays(Inquiry):
         self._identities.see(one.taken.flow for one in its_passages)
         for one in its_passages:
             self._count_passage(way, one)
-            self._has_questions |= one.passed.is_question
+            self._doubts.has_questions |= one.passed.is_question
         if way.kind == "publication":
             self._count_publication(way)
             return
@@ -507,21 +505,9 @@ class Relays(Inquiry):
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
             known += "; the next one took nothing then"
-        endings = self._ways.endings
-        clear = [one for one in slowest if not endings.has_hole(place.at, one.time_ns, one.until_ns)]
-        if not clear:
-            severity = "note"
-            known += "; octets are missing there, so it may have worked on others meanwhile"
-        elif all(endings.has_delay(place.at, one.time_ns, one.until_ns) for one in clear):
-            severity = "note"
-            known += "; packets are missing there, so that some of its messages were known late"
-        if self._hosts.may_pass_on(place.at) and not any(self._is_beyond_disorder(one) for one in slowest):
-            severity = "note"
-            known += _DISORDER
-        known += in_order(slowest)
         seen = Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest)
         seen.count = max(seen.count, slowness.slow)
-        yield Claim(
+        claim = Claim(
             "replies-slow",
             f"{where}, up to {about(place.longest_ns)} {words}: {slowness.often}",
             known,
@@ -533,15 +519,8 @@ class Relays(Inquiry):
             waiting={one.waiting for one in slowest},
             spells=[(one.time_ns, one.until_ns) for one in slowest],
         )
-
-    def _is_beyond_disorder(self, slow: SlowPassage) -> bool:
-        """Whether packets that are out of order do not explain that a place had a message for so long.
-
-        If one message may be taken for another one, the time may be any.
-        """
-        endings = self._ways.endings
-        is_sure = slow.is_certain and not (endings.may_mistake or self._has_questions)
-        return not endings.is_disordered or (is_sure and not endings.may_be_disorder(slow.own_ns))
+        claim = self._doubts.weigh_delay(claim, place, slowest)
+        yield claim._replace(known=f"{claim.known}{in_order(slowest)}")
 
     def _late(self, place: RelayPlace) -> Iterable[Claim]:
         """The claim that a place got messages late, since the network lost their packets."""
@@ -569,123 +548,65 @@ class Relays(Inquiry):
         lost = place.lost.joined_with(place.stuck)
         for hop in self._held_publications(place):
             lost.add("publication", "not-forwarded", hop)
-        for (kind, why), seen in lost.seen.items():
-            match why:
-                case "closed":
-                    yield from self._closed(place, kind, lost)
-                case "answered-for":
-                    yield self._answered_for(place, seen)
-                case "out-of-sight":
-                    yield self._out_of_sight(place, seen, lost)
-                case "reply-to-nobody":
-                    yield self._to_nobody(place, seen)
-                case "unanswered":
-                    yield from self._unanswered(place, kind, lost, now_ns)
-                case "given-up" if seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen:
-                    yield from self._unanswered(place, kind, lost, now_ns)
-                case "not-forwarded" | "reply-not-forwarded":
-                    yield from self._not_passed_on(place, team, kind, why, lost, now_ns)
+        for kind, fate in lost.seen:
+            loss = Loss(place, kind, fate, lost, now_ns)
+            for claim in self._claims_of(loss, team):
+                yield self._doubts.weigh_loss(claim, loss)
 
-    def _disorder(self, seen: Occurrences) -> str:
-        """The doubt whether so few messages ended there, since packets are far out of order; else ""."""
-        return _DISORDER if self._ways.endings.may_mistake and seen.count < LEAST_SLOW else ""
+    def _claims_of(self, loss: Loss, team: list[RelayPlace]) -> Iterable[Claim]:
+        """The claims about one loss, before it is asked whether the capture explains it."""
+        match loss.fate:
+            case "closed":
+                yield from self._closed(loss)
+            case "answered-for":
+                yield _answered_for(loss)
+            case "out-of-sight":
+                yield _out_of_sight(loss)
+            case "reply-to-nobody":
+                yield _to_nobody(loss)
+            case "unanswered":
+                yield from self._unanswered(loss)
+            case "given-up" if loss.seen.count >= LEAST_SLOW and (loss.kind, _UNANSWERED) not in loss.all.seen:
+                yield from self._unanswered(loss)
+            case "not-forwarded" | "reply-not-forwarded":
+                yield from self._not_passed_on(loss, team)
 
-    def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
-        """A worker closed its connection while it had requests, and its broker had others answer them."""
-        is_doubtful = seen.count < LEAST_SLOW and self._ways.endings.has_gap(place.at)
-        doubt = self._disorder(seen) or (_GAP if is_doubtful else "")
-        return Claim(
-            "worker-closed",
-            f"the worker {place.at} of {place.upstream} closed its connection with "
-            f"{plural(seen.count, 'request')} in hand",
-            f"it closes the connection first, before it replies, and another reply goes to who asked{doubt}",
-            seen,
-            [place.at, place.upstream],
-            "note" if doubt else None,
-            certainty="likely",
-            subject=place.at,
-        )
-
-    def _out_of_sight(self, place: RelayPlace, seen: Occurrences, lost: Losses) -> Claim:
-        """A place took requests, and the capture may lack the connection on which it sent them on."""
-        it = "it" if seen.count == 1 else "them"
-        return Claim(
-            "request-unanswered",
-            f"{plural(seen.count, 'request')} got no reply: {place.at} took {it}, and no more is seen; "
-            f"{_wait(lost.waits)}",
-            f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
-            seen,
-            [place.at],
-            "note",
-            certainty="possible",
-            subject=place.at,
-            waiting=lost.waits,
-        )
-
-    def _to_nobody(self, place: RelayPlace, seen: Occurrences) -> Claim:
-        """A place got replies after their askers had closed."""
-        whose = "its requester" if seen.count == 1 else "their requesters"
-        return Claim(
-            "reply-to-nobody",
-            f"{place.at} got {plural(seen.count, 'reply')} after {whose} had closed",
-            "the request came over it, the requester closed its connection, and then the reply arrived",
-            seen,
-            [place.at],
-        )
-
-    def _not_passed_on(
-        self, place: RelayPlace, team: list[RelayPlace], kind: str, why: str, lost: Losses, now_ns: int
-    ) -> Iterable[Claim]:
+    def _not_passed_on(self, loss: Loss, team: list[RelayPlace]) -> Iterable[Claim]:
         """The claim that a place kept messages of a kind, or dropped them, though it passed others on.
 
         It stands only if nothing else explains the loss: that the place is not reached, that it waits for services that
         do not answer, or that its peers have gone.
         """
-        seen = lost.seen[kind, why]
-        begun_ns = seen.first_ns or 0
-        if place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
+        place, kind, seen = loss.place, loss.kind, loss.seen
+        if place.passed < _LEAST or loss.now_ns - loss.begun_ns < _SETTLED_NS:
             return
-        if self._is_unreached(place, begun_ns):
+        if self._is_unreached(loss):
             return  # it does not get them, and another finding says so
-        count = plural(seen.count, _NOUNS.get(why, kind))
-        known = "the messages arrive there, others of the same kind go on from there, and these do not"
+        count = plural(seen.count, _NOUNS.get(loss.fate, kind))
         severity: Severity | None = None
-        has_stopped = place.has_stopped(seen, now_ns)
-        if has_stopped:
+        if loss.has_stopped:
             words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
         elif seen.count <= _PART * place.passed:
-            words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
+            words = _LOST[loss.fate].format(count=count) + f", while it passed on {place.passed:,}"
             if kind == "job":  # perhaps nothing comes of some jobs
-                is_usual = any(_ALIKE * one.loses((kind, why)) >= place.loses((kind, why)) for one in team)
+                what = kind, loss.fate
+                is_usual = any(_ALIKE * one.loses(what) >= place.loses(what) for one in team)
                 severity = "note" if is_usual else "warning"
         else:
             return
-        endings = self._ways.endings
-        # Of a publication, equal octets alone tell at which of several addresses a proxy took it.
-        may_be_elsewhere = kind == "publication" and len(self._ways.programs.hosts(place.at)) > 1
-        is_doubtful = endings.may_mistake or (endings.is_disordered and (may_be_elsewhere or seen.count < LEAST_SLOW))
-        if is_doubtful and (kind == "publication" or not has_stopped):
-            severity = "note"
-            known += _DISORDER
-        elif seen.count < LEAST_SLOW and endings.has_gap(place.at):
-            severity = "note"
-            known += _GAP
-        elif seen.count < LEAST_SLOW and self._may_be_others(place, lost):
-            severity = "note"
-            known += _SHARED
-        asked = self._silent_services(place, lost, begun_ns)
+        asked = self._silent_services(loss)
         if asked and kind == "request":
             severity = "note"
             words += f": it waits for {listed(asked)}"
-        full = [peer for mine, peer in place.asks if self._waited.get((mine, peer), 0) > begun_ns]
+        full = [peer for mine, peer in place.asks if self._waited.get((mine, peer), 0) > loss.begun_ns]
         if full and len(full) == len(place.asks):
             severity = "note"
             words += f": {listed(full)} took nothing from it"
-        gone = self._gone_peers(place, begun_ns)
-        waits = f"; {_wait(lost.waits)}" if kind == "request" else ""  # publishers and pushers wait for nobody
+        gone = self._gone_peers(loss)
+        waits = f"; {_wait(loss.waits)}" if kind == "request" else ""  # publishers and pushers wait for nobody
         if gone and all((mine, peer) in self._gone for peer, mine in gone.items()):
             fate = "got no reply" if kind == "request" else "went no further"
-            yield self._last_workers(gone, f"{count} {fate}{waits}", seen, lost)
+            yield _last_workers(gone, f"{count} {fate}{waits}", loss)
             return
         if gone:
             severity = "note"
@@ -693,35 +614,24 @@ class Relays(Inquiry):
         yield Claim(
             "not-passed-on",
             f"{place.at} {words}{waits}",
-            known,
+            "the messages arrive there, others of the same kind go on from there, and these do not",
             seen,
             [place.at],
             severity,
             certainty="likely",
             subject=place.at,
-            waiting=lost.waits,
+            waiting=loss.waits,
         )
 
-    def _may_be_others(self, place: RelayPlace, lost: Losses) -> bool:
-        """Whether some of its messages may be those of other programs, since little tells them apart in a late capture.
-
-        Askers and services have one address, as behind NAT, or the program has several.
-        """
-        if not self._ways.endings.began_before(place.at):
-            return False
-        asked = {host_of(peer) for _, peer in place.asks} or {host_of(place.upstream)}
-        own = {host_of(one) for one in self._ways.programs[place.at].sockets}
-        return len(own) > 1 or not asked.isdisjoint(lost.waits)
-
-    def _silent_services(self, place: RelayPlace, lost: Losses, begun_ns: int) -> list[str]:
+    def _silent_services(self, loss: Loss) -> list[str]:
         """The services that a place asked in vain when it began to lose messages."""
-        earliest_ns, latest_ns = place.passed_ns - STOPPED_NS, begun_ns + STOPPED_NS
-        return [one for one, time_ns in lost.questions.items() if earliest_ns <= time_ns <= latest_ns]
+        earliest_ns, latest_ns = loss.place.passed_ns - STOPPED_NS, loss.begun_ns + STOPPED_NS
+        return [one for one, time_ns in loss.all.questions.items() if earliest_ns <= time_ns <= latest_ns]
 
-    def _is_unreached(self, place: RelayPlace, begun_ns: int) -> bool:
+    def _is_unreached(self, loss: Loss) -> bool:
         """Whether a place acknowledged nothing any more when it began to lose messages."""
-        unreached_ns = map(self._unreached.get, self._ways.programs[place.at].sockets)
-        return any(since_ns is not None and since_ns <= begun_ns + STOPPED_NS for since_ns in unreached_ns)
+        unreached_ns = map(self._unreached.get, self._ways.programs[loss.place.at].sockets)
+        return any(since_ns is not None and since_ns <= loss.begun_ns + STOPPED_NS for since_ns in unreached_ns)
 
     def _held_publications(self, place: RelayPlace) -> list[Hop]:
         """The publications that a proxy took since it last passed one on, if it has stopped doing so.
@@ -738,79 +648,113 @@ class Relays(Inquiry):
         has_stopped = len(held) >= STOPPED and since_ns <= min(times_ns) <= max(times_ns) - STOPPED_NS
         return held if has_stopped else []
 
-    def _unanswered(self, place: RelayPlace, kind: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
+    def _unanswered(self, loss: Loss) -> Iterable[Claim]:
         """The claim that a place does not answer, while an asker on the other side of brokers waits.
 
         It is enough that the asker of one request waited long: all requests without reply count.
         """
-        seen = lost.seen[kind, "not-answered"]
-        if place.pushes_replies and not place.has_stopped(seen, now_ns):
-            return  # not all that has an id asks for something
-        if self._is_unreached(place, seen.first_ns or 0):
-            return
-        begun_ns = seen.first_ns or 0
-        others = f", while it answered {place.passed:,}" if place.passed_ns > begun_ns else ""
-        left = [peer for at_ns, _, peer in self._departures(place, begun_ns) if at_ns >= begun_ns - _SETTLED_NS]
+        loss = loss._replace(fate="not-answered")
+        place, seen = loss.place, loss.seen
+        if (place.pushes_replies and not loss.has_stopped) or self._is_unreached(loss):
+            return  # not all that has an id asks for something; or another finding says that the place gets nothing
+        others = f", while it answered {place.passed:,}" if place.passed_ns > loss.begun_ns else ""
+        left = [peer for at_ns, _, peer in self._departures(loss) if at_ns >= loss.begun_ns - _SETTLED_NS]
         since = f", since {listed(left)} closed the connection" if left else ""
-        endings = self._ways.endings
-        is_few = endings.is_disordered and self._has_questions and seen.count < LEAST_SLOW
-        doubt = _DISORDER if endings.may_mistake or is_few else ""
         yield Claim(
             "request-unanswered",
-            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(lost.waits)}",
-            f"the ways of the requests end there, and who had asked waited in vain{doubt}",
+            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(loss.waits)}",
+            "the ways of the requests end there, and who had asked waited in vain",
             seen,
             [place.at],
-            "note" if doubt else None,
             certainty="likely",
             subject=place.at,
-            waiting=lost.waits,
+            waiting=loss.waits,
         )
 
-    def _gone_peers(self, place: RelayPlace, begun_ns: int) -> dict[str, str]:
+    def _gone_peers(self, loss: Loss) -> dict[str, str]:
         """The peers of a place, each with the socket there, if all had gone when it began to lose messages."""
-        gone = list(self._departures(place, begun_ns))
-        return {peer: mine for _, mine, peer in gone} if len(gone) == len(place.asks) else {}
+        gone = list(self._departures(loss))
+        return {peer: mine for _, mine, peer in gone} if len(gone) == len(loss.place.asks) else {}
 
-    def _departures(self, place: RelayPlace, begun_ns: int) -> Iterator[tuple[int, str, str]]:
+    def _departures(self, loss: Loss) -> Iterator[tuple[int, str, str]]:
         """The peers of a place that had gone when it began to lose messages: when, the socket there, and the peer."""
-        for (mine, peer), kind in place.asks.items():
+        for (mine, peer), kind in loss.place.asks.items():
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
             again_ns = max(self._met.get(key, 0) for key in ((mine, kind), (host_of(mine), peer)))
-            if 0 < closed_ns <= begun_ns + STOPPED_NS and again_ns <= closed_ns:
+            if 0 < closed_ns <= loss.begun_ns + STOPPED_NS and again_ns <= closed_ns:
                 yield closed_ns, mine, peer
 
-    def _last_workers(self, gone: dict[str, str], fate: str, seen: Occurrences, lost: Losses) -> Claim:
-        """The claim that the last workers of a socket closed their connections; ``fate`` tells of the messages."""
-        workers, upstream = list(gone), next(iter(gone.values()))
-        closed = "closed its connection" if len(workers) == 1 else "closed their connections"
-        return Claim(
-            "worker-closed",
-            f"{listed(workers)} {closed} to {upstream}, and no other worker came: {fate}",
-            f"messages went on there before; since then {upstream} takes others, and they go no further",
-            seen,
-            [*workers, upstream],
-            certainty="likely",
-            subject=workers[0],
-            waiting=lost.waits,
-        )
-
-    def _closed(self, place: RelayPlace, kind: str, lost: Losses) -> Iterable[Claim]:
+    def _closed(self, loss: Loss) -> Iterable[Claim]:
         """The claim that a worker closed its connection while it had messages, and its upstream sent on to others."""
-        upstream, seen = place.upstream, lost.seen[kind, "closed"]
-        if self._ways.programs[upstream].sent_ns - lost.closed_ns < STOPPED_NS:
-            return
-        doubt = self._disorder(seen)
-        yield Claim(
-            "worker-closed",
-            f"the worker {place.at} of {upstream} closed its connection with {plural(seen.count, kind)} in hand",
-            f"it closes the connection first, nothing comes of the {kind}s, and {upstream} goes on without it{doubt}",
-            seen,
-            [place.at, upstream],
-            "note" if doubt else None,
-            certainty="likely",
-            subject=place.at,
-        )
+        place, kind = loss.place, loss.kind
+        if self._ways.programs[place.upstream].sent_ns - loss.all.closed_ns >= STOPPED_NS:
+            goes_on = f"nothing comes of the {kind}s, and {place.upstream} goes on without it"
+            yield _closed_with(loss, f"it closes the connection first, {goes_on}")
+
+
+def _closed_with(loss: Loss, known: str) -> Claim:
+    """The claim that a worker closed its connection while it had messages."""
+    place, kind = loss.place, "request" if loss.fate == _ANSWERED_FOR else loss.kind
+    return Claim(
+        "worker-closed",
+        f"the worker {place.at} of {place.upstream} closed its connection with {plural(loss.seen.count, kind)} in hand",
+        known,
+        loss.seen,
+        [place.at, place.upstream],
+        certainty="likely",
+        subject=place.at,
+    )
+
+
+def _answered_for(loss: Loss) -> Claim:
+    """A worker closed its connection while it had requests, and its broker had others answer them."""
+    return _closed_with(loss, "it closes the connection first, before it replies, and another reply goes to who asked")
+
+
+def _last_workers(gone: dict[str, str], fate: str, loss: Loss) -> Claim:
+    """The claim that the last workers of a socket closed their connections; ``fate`` tells of the messages."""
+    workers, upstream = list(gone), next(iter(gone.values()))
+    closed = "closed its connection" if len(workers) == 1 else "closed their connections"
+    return Claim(
+        "worker-closed",
+        f"{listed(workers)} {closed} to {upstream}, and no other worker came: {fate}",
+        f"messages went on there before; since then {upstream} takes others, and they go no further",
+        loss.seen,
+        [*workers, upstream],
+        certainty="likely",
+        subject=workers[0],
+        waiting=loss.waits,
+    )
+
+
+def _out_of_sight(loss: Loss) -> Claim:
+    """A place took requests, and the capture may lack the connection on which it sent them on."""
+    at, count = loss.place.at, loss.seen.count
+    it = "it" if count == 1 else "them"
+    return Claim(
+        "request-unanswered",
+        f"{plural(count, 'request')} got no reply: {at} took {it}, and no more is seen; {_wait(loss.waits)}",
+        f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
+        loss.seen,
+        [at],
+        "note",
+        certainty="possible",
+        subject=at,
+        waiting=loss.waits,
+    )
+
+
+def _to_nobody(loss: Loss) -> Claim:
+    """A place got replies after their askers had closed."""
+    at, count = loss.place.at, loss.seen.count
+    whose = "its requester" if count == 1 else "their requesters"
+    return Claim(
+        "reply-to-nobody",
+        f"{at} got {plural(count, 'reply')} after {whose} had closed",
+        "the request came over it, the requester closed its connection, and then the reply arrived",
+        loss.seen,
+        [at],
+    )
 
 
 class _Slowness(NamedTuple):
