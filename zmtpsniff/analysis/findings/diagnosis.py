@@ -348,42 +348,37 @@ class Diagnosis:
                 break
             self._now_ns = max(self._now_ns, time_ns or 0)
 
+    def _tell(self, name: str, *facts: Any) -> None:
+        """Call a method of all inquiries that override it."""
+        for hear in self._hearers[name]:
+            hear(*facts)
+
     def _take_other(self, event: AnyEvent) -> None:
         if isinstance(event, Command):
             if event.name == "MESSAGE":
-                for hear in self._hearers["sealed"]:
-                    hear(event)
-                return
-            if event.name in _HEARTBEATS:
-                return
-            dossier = self._learn(event)
-            for hear in self._hearers["command"]:
-                hear(dossier, event)
+                self._tell("sealed", event)
+            elif event.name not in _HEARTBEATS:
+                self._tell("command", self._learn(event), event)
         elif isinstance(event, Subscription):
             dossier = self._dossiers.at(event)
             self._copies.change_late(event.flow)
-            if len(dossier.types) < 2 and len(dossier.early) < _EARLY:
+            if len(dossier.types) == 2:
+                self._tell("subscription", dossier, event)
+            elif len(dossier.early) < _EARLY:
                 dossier.early.append(event)  # its meaning depends on the types
-            for hear in self._hearers["subscription"] if len(dossier.types) == 2 else ():
-                hear(dossier, event)
         elif isinstance(event, Greeting):
-            dossier = self._learn(event)
-            for hear in self._hearers["greeting"]:
-                hear(dossier, event)
+            self._tell("greeting", self._learn(event), event)
         elif isinstance(event, Problem):
             self._take_problem(event)
         elif isinstance(event, Connection):
             self._listeners.pop(event.flow, None)
             self._early.pop(event.flow, None)
-            ended = self._dossiers.pop(event.flow)
             shown_ns = self._interruptions.shown_until(event.end_ns, self._now_ns)
             until_ns = event.end_ns if event.end in ("fin", "rst") else shown_ns
-            for hear in self._hearers["end"]:
-                hear(ended, event, until_ns)
+            self._tell("end", self._dossiers.pop(event.flow), event, until_ns)
         elif isinstance(event, Capture):
             self.capture = event
-            for hear in self._hearers["totals"]:
-                hear(event)
+            self._tell("totals", event)
 
     def _take_problem(self, event: Problem) -> None:
         self._interruptions.take(event)
@@ -391,10 +386,8 @@ class Diagnosis:
         dossier = None if blinded is None else self._dossiers.get(blinded)
         if dossier is not None and not dossier.blind:
             dossier.blind = True
-            for hear in self._hearers["lose"]:
-                hear(dossier)
-        for hear in self._hearers["problem"]:
-            hear(event)
+            self._tell("lose", dossier)
+        self._tell("problem", event)
         if blinded is not None and (dossier is None or len(dossier.types) < 2):
             self._begin_late(blinded)
 
@@ -452,21 +445,17 @@ class Diagnosis:
         if dossier.learn(event):
             if self._dossiers.get(event.flow) is not None:
                 self._begin(dossier)
-        elif isinstance(event, Greeting) and dossier.is_untyped and not (dossier.types or dossier.websocket):
+        elif isinstance(event, Greeting) and dossier.is_untyped and not dossier.types:
             # The first greeting of ZMTP 1.0 tells enough. A later peer may send it no more than its signature, which is
             # a greeting only once it has said more.
-            if len(dossier.greeted_ns) == 1:
-                self._begin_untyped(event)
-        elif isinstance(event, Greeting) and dossier.is_untyped and len(dossier.greeted_ns) == 2 and not dossier.types:
-            self._begin_untyped(event)
-        elif isinstance(event, Greeting) and (len(dossier.types) == 1 or dossier.is_untyped):  # ZMTP 2.0, or WebSocket
+            if len(dossier.greeted_ns) == (2 if dossier.websocket else 1):
+                self._relays.begin_untyped(event)
+                self._begin_late(event.flow)  # the first message may show that the others matter
+            elif dossier.websocket:
+                self._listeners.setdefault(event.flow, [self._hold])
+        elif isinstance(event, Greeting) and (len(dossier.types) == 1 or dossier.is_untyped):  # ZMTP 2.0
             self._listeners.setdefault(event.flow, [self._hold])
         return dossier
-
-    def _begin_untyped(self, event: Greeting) -> None:
-        """The handshake of a connection has no types. Its first message may show that the others matter."""
-        self._relays.begin_untyped(event)
-        self._begin_late(event.flow)
 
     def _hold(self, messages: Sequence[Message]) -> None:
         """Hold messages until both sides have greeted. A peer of ZMTP 2.0 may send some as soon as it has."""
@@ -495,8 +484,7 @@ class Diagnosis:
         _hand_over(listeners, self._early.pop(dossier.flow, []))
         early, dossier.early = dossier.early, []
         for event in early:
-            for hear in self._hearers["subscription"]:
-                hear(dossier, event)
+            self._tell("subscription", dossier, event)
 
     # ------------------------------------------------------------------ flows that are put aside
 
@@ -517,18 +505,15 @@ class Diagnosis:
     def attempt(self, attempt: Attempt) -> None:
         """A TCP connection was tried."""
         self._now_ns = max(self._now_ns, attempt.last_ns)
-        for hear in self._hearers["attempt"]:
-            hear(attempt)
+        self._tell("attempt", attempt)
 
     def stall(self, stall: Stall) -> None:
         """A receiver stopped for a while."""
-        for hear in self._hearers["stall"]:
-            hear(stall)
+        self._tell("stall", stall)
 
     def pause(self, pause: Pause) -> None:
         """Nothing came on a connection for a while, even if the capture was interrupted: its octets lack nothing."""
-        for hear in self._hearers["pause"]:
-            hear(pause)
+        self._tell("pause", pause)
 
     # ------------------------------------------------------------------ results
 

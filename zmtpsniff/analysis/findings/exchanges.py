@@ -221,11 +221,11 @@ def _is_word(frames: Sequence[Octets]) -> bool:
 
 
 class Suspect:
-    """A connection on which requests waited when it ended."""
+    """A connection on which requests waited when it ended: ``missing`` so many, for ``waited_ns``."""
 
     __slots__ = (
-        "answered", "asked", "asker", "asker_kind", "closed", "flow", "is_inferred", "is_sealed", "oldest", "replier",
-        "strict", "took_turns", "until_ns",
+        "answered", "asker", "asker_kind", "closed", "flow", "is_inferred", "is_sealed", "missing", "oldest", "replier",
+        "strict", "took_turns", "until_ns", "waited_ns",
     )  # fmt: skip
 
     def __init__(self, exchange: ExchangeCount, event: Connection, until_ns: int) -> None:
@@ -234,19 +234,27 @@ class Suspect:
         self.asker = str(exchange.asker)
         self.replier = server if self.asker == client else client
         self.asker_kind = (event.client if self.asker == client else event.server).socket_type
-        self.asked, self.answered = exchange.asked, exchange.answered
+        self.answered, self.missing = exchange.answered, exchange.asked - exchange.answered
         self.oldest = exchange.pending[0]
         # Of two that may both ask, one message more may only tell something, and many more are no questions.
-        is_asked = not exchange.is_mutual or 1 < self.asked - self.answered <= self.answered
+        is_asked = not exchange.is_mutual or 1 < self.missing <= self.answered
         # A peer that speaks while nothing waits answers nothing then, and perhaps never.
-        unasked = len(exchange.pending) - (self.asked - self.answered)
+        unasked = len(exchange.pending) - self.missing
         self.took_turns = exchange.in_turns >= _TURNS and is_asked and unasked <= self.answered * _UNASKED
         self.strict = exchange.strict
         self.is_inferred, self.is_sealed = exchange.is_inferred, exchange.is_sealed
         # It closed the connection, and not its peer.
         self.closed = event.closer is not None and event.closer.address == self.replier
         self.flow = event.flow
-        self.until_ns = until_ns
+        self.until_ns, self.waited_ns = until_ns, until_ns - self.oldest[0]
+
+    @property
+    def seen(self) -> Occurrences:
+        """The requests that wait, with the packet of the oldest."""
+        seen = Occurrences()
+        time_ns, packet, _ = self.oldest
+        seen.add(time_ns, packet, self.flow, self.missing)
+        return seen
 
 
 class ServiceCount(msgspec.Struct, eq=False):

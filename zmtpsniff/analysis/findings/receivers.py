@@ -18,6 +18,7 @@ wait. So this is a warning.
 """
 
 from collections.abc import Generator, Iterable
+from typing import get_args
 
 import msgspec
 
@@ -32,7 +33,7 @@ from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.unanswered_requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.net.witness import Stall
+from zmtpsniff.net.witness import Cause, Stall
 from zmtpsniff.words.counts import listed, often, plural
 from zmtpsniff.words.durations import about
 
@@ -52,6 +53,8 @@ _UNREACHED = (
 class _Receiver(msgspec.Struct, eq=False):
     """The stalls of one side of a connection, of one cause."""
 
+    kind: str = ""  # the type of its socket, known once its connection is over, if that is ZMTP
+    is_inferred: bool = False  # from its messages
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
     sender: str = ""
     attempts: int = 0  # to go on
@@ -80,26 +83,18 @@ class Receivers(Inquiry):
         self._idle = idle
         self._closings = closings
         self._requests = requests
-        self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
-        self._moments: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
-        self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
-        self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
+        # By cause of a stall, then by flow and receiver.
+        self._stalled: dict[Cause, Ledger[tuple[int, str], _Receiver]] = {
+            cause: Ledger(_Receiver) for cause in get_args(Cause)
+        }
         self._gaps: Ledger[int, None] = Ledger()  # connections of which octets are missing
-        self._kinds: Ledger[tuple[int, str], str] = Ledger(str)  # socket types of receivers that stopped
-        self._inferred: Ledger[tuple[int, str], None] = Ledger()  # those of them whose types were inferred
 
     def stall(self, stall: Stall) -> None:
         """Count a stall."""
         lasted_ns = stall.until_ns - stall.since_ns
         if stall.cause == "unacknowledged" and lasted_ns < _LEAST_NS:
             return  # a network that loses packets now and then
-        ledgers = {
-            "window": self._full,
-            "moment": self._moments,
-            "unacknowledged": self._unreached,
-            "unheard": self._unheard,
-        }
-        receiver = ledgers[stall.cause].at((stall.flow, stall.receiver))
+        receiver = self._stalled[stall.cause].at((stall.flow, stall.receiver))
         receiver.sender = stall.sender
         receiver.attempts += stall.attempts
         receiver.total_ns += lasted_ns
@@ -118,65 +113,50 @@ class Receivers(Inquiry):
         for peer in (event.client, event.server):
             key = event.flow, peer.address
             if event.flow in self._gaps or self._idle.is_forgotten(event.flow):
-                self._unreached.pop(key, None)  # not its fault, or the capture lacks them
-            if any(key in one for one in (self._full, self._moments, self._unreached, self._unheard)):
-                self._kinds[key] = peer.type_name or "receiver"
-                if peer.inferred:
-                    self._inferred[key] = None
+                self._stalled["unacknowledged"].pop(key, None)  # not its fault, or the capture lacks them
+            for receiver in (one[key] for one in self._stalled.values() if key in one):
+                receiver.kind, receiver.is_inferred = peer.type_name or "receiver", peer.inferred
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Receivers that stopped for long, and ways on which packets pass in one direction only."""
         yield from self._ways()
-        for key, receiver in self._full.items():
-            kind = self._kinds.get(key)
-            if kind is None or receiver.total_ns < _LEAST_NS:
+        full = self._stalled["window"]
+        for key, receiver in full.items():
+            if not receiver.kind or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
             if self._closings.tells_of(*key) and 2 * receiver.last_ns >= receiver.total_ns:
                 continue  # one finding says it
             known = f"its TCP window was closed, {often(receiver.seen.count)}, while there was more to send"
-            yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
-        for key, receiver in self._moments.items():
-            kind = self._kinds.get(key)
-            is_told = key in self._full and self._full[key].total_ns >= _LEAST_NS
-            if kind is not None and not is_told and receiver.seen.count >= _MOMENTS:
-                yield from self._claims_of_moments(key, kind, receiver)
+            yield _claim(key[1], receiver, receiver.did, known)
+        for key, receiver in self._stalled["moment"].items():
+            is_told = key in full and full[key].total_ns >= _LEAST_NS
+            if receiver.kind and not is_told and receiver.seen.count >= _MOMENTS:
+                yield from _claims_of_moments(key[1], receiver)
         told = yield from self._silent_hosts()
-        for key, receiver in self._unreached.items():
-            kind = self._kinds.get(key)
-            if kind is None or (key in told and kind not in SUBSCRIBERS):
+        for key, receiver in self._stalled["unacknowledged"].items():
+            if not receiver.kind or (key in told and receiver.kind not in SUBSCRIBERS):
                 continue
-            did = "acknowledged nothing for a while" if receiver.is_open else "acknowledges nothing any more"
-            known = f"the same octets were sent again {often(receiver.attempts)} before it acknowledged them"
-            if not receiver.is_open:
-                known = f"the same octets were sent again {often(receiver.attempts)}, and never acknowledged"
-            yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
-
-    def _claims_of_moments(self, key: tuple[int, str], kind: str, receiver: _Receiver) -> Iterable[Claim]:
-        """The claim that a receiver let its sender wait for a moment so often that it matters."""
-        lasted_ns = receiver.seen.span_ns + receiver.last_ns
-        if receiver.total_ns < max(_LEAST_NS, _SHARE * lasted_ns):
-            return
-        each_ns = receiver.total_ns // receiver.seen.count
-        known = (
-            f"its TCP window was closed {often(receiver.seen.count)}, for {about(each_ns)} on average in "
-            f"{about(lasted_ns)}, and each time more came as soon as it opened"
-        )
-        yield _claim(key[1], kind, receiver, "takes messages too slowly", known + self._remark(key))
+            did, came = "acknowledges nothing any more", ", and never acknowledged"
+            if receiver.is_open:
+                did, came = "acknowledged nothing for a while", " before it acknowledged them"
+            known = f"the same octets were sent again {often(receiver.attempts)}{came}"
+            yield _claim(key[1], receiver, did, known, _UNREACHED)
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
         """Hosts that acknowledge nothing any more on several connections, or no request. Returns the receivers."""
         hosts: dict[str, list[tuple[int, str]]] = {}
-        ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.items()}
-        for key, receiver in self._unreached.items():
+        ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._stalled["unheard"].items()}
+        unreached = self._stalled["unacknowledged"]
+        for key, receiver in unreached.items():
             is_told = (host_of(receiver.sender), host_of(key[1])) in ways  # what the sender sends does not arrive
-            if key in self._kinds and not receiver.is_open and not is_told:
+            if receiver.kind and not receiver.is_open and not is_told:
                 hosts.setdefault(host_of(key[1]), []).append(key)
         told: set[tuple[int, str]] = set()
         for host, keys in hosts.items():
             if len(keys) < _SEVERAL and not self._requests.waits(*keys[0]):
                 continue
             told.update(keys)
-            receivers = [self._unreached[key] for key in keys]
+            receivers = [unreached[key] for key in keys]
             waiting = dict.fromkeys(host_of(receiver.sender) for receiver in receivers)
             waited_ns = max(receiver.total_ns for receiver in receivers)
             send = "sends" if len(waiting) == 1 else "send"
@@ -194,8 +174,8 @@ class Receivers(Inquiry):
     def _ways(self) -> Iterable[Claim]:
         """Packets from one host to another do not arrive, on any connection between the two."""
         ways: dict[tuple[str, str], list[tuple[str, _Receiver]]] = {}
-        for (flow, address), receiver in self._unheard.items():
-            if (flow, address) in self._kinds:
+        for (_, address), receiver in self._stalled["unheard"].items():
+            if receiver.kind:
                 ways.setdefault((host_of(address), host_of(receiver.sender)), []).append((address, receiver))
         for (host, other), receivers in ways.items():
             addresses = list(dict.fromkeys(receiver.sender for _, receiver in receivers))
@@ -213,15 +193,27 @@ class Receivers(Inquiry):
                 "warning" if is_over else None,
             )
 
-    def _remark(self, key: tuple[int, str]) -> str:
-        return f"; that it is a {self._kinds[key]} is inferred from its messages" if key in self._inferred else ""
+
+def _claims_of_moments(address: str, receiver: _Receiver) -> Iterable[Claim]:
+    """The claim that a receiver let its sender wait for a moment so often that it matters."""
+    lasted_ns = receiver.seen.span_ns + receiver.last_ns
+    if receiver.total_ns < max(_LEAST_NS, _SHARE * lasted_ns):
+        return
+    each_ns = receiver.total_ns // receiver.seen.count
+    known = (
+        f"its TCP window was closed {often(receiver.seen.count)}, for {about(each_ns)} on average in "
+        f"{about(lasted_ns)}, and each time more came as soon as it opened"
+    )
+    yield _claim(address, receiver, "takes messages too slowly", known)
 
 
-def _claim(address: str, kind: str, receiver: _Receiver, did: str, known: str, advice: str | None = None) -> Claim:
+def _claim(address: str, receiver: _Receiver, did: str, known: str, advice: str | None = None) -> Claim:
+    kind = receiver.kind
+    remark = f"; that it is a {kind} is inferred from its messages" if receiver.is_inferred else ""
     return Claim(
         "subscriber-slow",
         f"the {kind} at {address} {did}: {receiver.sender} waited {about(receiver.total_ns)} for it",
-        known,
+        f"{known}{remark}",
         receiver.seen,
         [address, receiver.sender],
         advice=advice,

@@ -219,6 +219,10 @@ class RelayPlace:
         if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
             self.tasks[way.first.topic if way.kind == "request" else b""] = None
 
+    def losses(self, *, is_open: bool) -> Losses:
+        """Those of ways that are over, or of ways that are open."""
+        return self.stuck if is_open else self.lost
+
     def loses(self, what: tuple[str, str]) -> float:
         """How many messages of a kind had a fate, for each that it passed on; 0 if they are a few.
 
@@ -249,13 +253,9 @@ class RelayPlace:
         expected = slow * sum(one.inside.count for one in team) / self.inside.count
         return rare_ns if slow >= LEAST_SLOW and expected >= _BY_CHANCE else 0
 
-    def slow(self, over_ns: int) -> int:
-        """How many messages it held for longer."""
-        return self.held.above(over_ns)
-
     def hurts(self, usual_ns: int) -> bool:
         """Whether it matters that its work usually takes so long: the time is long in itself, or messages queue up."""
-        return usual_ns > LONG_NS or self.slow(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.forth)
+        return usual_ns > LONG_NS or self.held.above(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.forth)
 
     @property
     def usual_ns(self) -> int:

@@ -84,7 +84,6 @@ _LEFT = 64  # subscribers of one socket that left
 _TEAM = 100  # places with which one that does the same is compared
 _GONE = 2000  # peers that closed connections
 
-_NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
 # Fates beside those of the record of a way:
 _UNANSWERED = "unanswered"  # as not-answered, and the asker waited for longer than the timeout, or gave up
@@ -97,10 +96,6 @@ _PASSING_ADVICE = (
     "Look at what that program did at the time named: it paused, or worked on other messages. If messages often wait "
     "behind others there, more programs like it help."
 )
-_LOST = {  # by fate: what the place did, in words
-    "not-forwarded": "took {count} and passed none of them on",
-    "reply-not-forwarded": "took {count} and passed none of them back",
-}
 
 
 def _wait(hosts: Iterable[str]) -> str:
@@ -317,7 +312,7 @@ class Relays(Inquiry):
 
     def may_pass_on(self, address: str) -> bool:
         """Whether it has passed one on, or seems so, or may have done it unseen: messages cut short join no others."""
-        place = self._places.get(self._ways.programs[address].sockets[0])
+        place = self._known_place(address)
         if self.passes_on(address) or (place is not None and place.seems_to_pass_on):
             return True
         return self._is_cut and self._hosts.may_pass_on(address)
@@ -404,15 +399,16 @@ class Relays(Inquiry):
         if ended is not None and (ended.why != _TO_NOBODY or last.reply):
             place = self._place_below(last)
             if since_ns is None or last.time_ns <= since_ns:
-                (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
+                losses = place.losses(is_open=is_open)
+                losses.add(way.kind, ended.why, last)
                 if ended.why == "not-answered" and (fate := self._fate_of_asker(way, place)):
-                    (place.stuck if is_open else place.lost).add(way.kind, fate, last)
-                asker = self._places.get(self._ways.programs[last.src].sockets[0])
+                    losses.add(way.kind, fate, last)
+                asker = self._known_place(last.src)
                 if asker is not None and asker is not place and not last.reply:
-                    (asker.stuck if is_open else asker.lost).questions.setdefault(last.dst, last.time_ns)
+                    asker.losses(is_open=is_open).questions.setdefault(last.dst, last.time_ns)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
-        held_by = self._places.get(self._ways.programs[last.dst].sockets[0])
+        held_by = self._known_place(last.dst)
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
 
@@ -451,6 +447,10 @@ class Relays(Inquiry):
         place = self._place(hop.dst)
         place.upstream = place.upstream or hop.src
         return place
+
+    def _known_place(self, address: str) -> RelayPlace | None:
+        """The place of the program with this socket, if messages came there."""
+        return self._places.get(self._ways.programs[address].sockets[0])
 
     def _place(self, address: str) -> RelayPlace:
         """The place of the program with this socket."""
@@ -578,16 +578,16 @@ class Relays(Inquiry):
         do not answer, or that its peers have gone.
         """
         place, kind, seen = loss.place, loss.kind, loss.seen
-        if place.passed < _LEAST or loss.now_ns - loss.begun_ns < _SETTLED_NS:
+        if place.passed < _LEAST or loss.now_ns - loss.begun_ns < _SETTLED_NS or self._is_unreached(loss):
             return
-        if self._is_unreached(loss):
-            return  # it does not get them, and another finding says so
-        count = plural(seen.count, _NOUNS.get(loss.fate, kind))
+        is_reply = loss.fate == "reply-not-forwarded"
+        count = plural(seen.count, "reply" if is_reply else kind)
         severity: Severity | None = None
         if loss.has_stopped:
             words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
         elif seen.count <= _PART * place.passed:
-            words = _LOST[loss.fate].format(count=count) + f", while it passed on {place.passed:,}"
+            on = "back" if is_reply else "on"
+            words = f"took {count} and passed none of them {on}, while it passed on {place.passed:,}"
             if kind == "job":  # perhaps nothing comes of some jobs
                 what = kind, loss.fate
                 is_usual = any(_ALIKE * one.loses(what) >= place.loses(what) for one in team)
@@ -792,7 +792,7 @@ def _slowness(place: RelayPlace, team: list[RelayPlace], slowest: list[SlowPassa
         return None
     slow_ns = max(SLOW_NS, TEAM_TIMES * rare_ns) if rare_ns else slow_ns
     slowest = [one for one in slowest if one.own_ns > slow_ns]
-    slow = max(place.slow(slow_ns), len(slowest))  # others may have waited behind these
+    slow = max(place.held.above(slow_ns), len(slowest))  # others may have waited behind these
     often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
     if rare_ns:
         often += f", those of others that do the same hardly ever over {about(rare_ns)}"

@@ -27,7 +27,7 @@ from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.rhythms import Rhythm
 from zmtpsniff.analysis.findings.sealed_requests import Announcements
-from zmtpsniff.analysis.findings.silent_peers import RhythmicPeer, peers_with_work
+from zmtpsniff.analysis.findings.silent_peers import RhythmicPeer, silent_peers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.durations import nanoseconds
 
@@ -138,4 +138,4 @@ class SealedWorkers(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Each worker that stopped."""
         for peers in self._peers.values():
-            yield from peers_with_work(peers, self._timeout_ns, now_ns, "PUSH")
+            yield from silent_peers(peers, self._timeout_ns, "PUSH")

@@ -23,7 +23,7 @@ before its clients is a note, too. That it was there may be known only from a co
 its beginning nothing shows that it is ZMTP, but whoever sent more than a RST had accepted it.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -64,16 +64,15 @@ class _Tries(msgspec.Struct, eq=False):
 
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
     connections: int = 0  # that were tried, each with one SYN or more
-    hosts: Counter[str] = msgspec.field(default_factory=Counter)
+    hosts: dict[str, None] = {}
     lone: int = 0  # of the connections: the capture has only the RST
     longest_ns: int = 0  # between two attempts
 
     def add(self, attempt: Attempt) -> None:
         self.connections += 1
         self.lone += not attempt.syns
-        host = host_of(attempt.client)
-        if host in self.hosts or len(self.hosts) < _HOSTS:
-            self.hosts[host] += max(attempt.syns, 1)
+        if len(self.hosts) < _HOSTS:
+            self.hosts[host_of(attempt.client)] = None
         if self.seen.last_ns is not None:
             self.longest_ns = max(self.longest_ns, attempt.first_ns - self.seen.last_ns)
         self.seen.since(attempt.first_ns)
@@ -281,7 +280,7 @@ def _away(absences: list[_Absence]) -> Claim:
     for one in sorted(absences, key=lambda one: one.since_ns):
         seen.since(one.since_ns)
         seen.add(one.until_ns, None, None, 0)
-        hit.update(dict.fromkeys((*one.cut.values(), *one.tries.hosts)))
+        hit |= dict.fromkeys(one.cut.values()) | one.tries.hosts
         is_same = times and one.since_ns <= times[-1][1]
         since_ns, until_ns = times.pop() if is_same else (one.since_ns, 0)
         times.append((since_ns, max(until_ns, one.until_ns)))

@@ -22,7 +22,7 @@ Missing octets may be what a peer said.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dissectors.events import Connection
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -103,7 +103,6 @@ def peer_of(
     if router.socket_type != "ROUTER" or peer.socket_type != "DEALER" or not rhythms:
         return None
     spoken, given = rhythms[asker == peer.address], rhythms[asker == router.address]
-    closed = event.closed_by == "client"
     return RhythmicPeer(
         peer.address,
         router.address,
@@ -114,36 +113,28 @@ def peer_of(
         event.start_ns,
         until_ns,
         not event.is_closed,
-        closed,
+        event.closed_by == "client",
         is_blind,
     )
 
 
-def silent_peers(peers: Sequence[RhythmicPeer], timeout_ns: int, now_ns: int) -> Iterator[Claim]:
-    """The claims about those peers of one ROUTER that fell silent."""
+def silent_peers(peers: Sequence[RhythmicPeer], timeout_ns: int, kind: Literal["ROUTER", "PUSH"]) -> Iterator[Claim]:
+    """The claims about those peers of one socket, of that ``kind``, that fell silent."""
     for one in peers:
         if one.is_blind:
             continue
         others = [other for other in peers if other is not one and other.until_ns > one.given.since_ns]
         if one.is_piled_up():
-            yield from _with_work(one, others, timeout_ns, now_ns)
+            yield from _with_work(one, others, timeout_ns, kind)
+        elif kind == "PUSH":
+            continue  # its workers send nothing but results
         elif one.is_open:
             yield from _without_beats(one, others, timeout_ns)
         elif one.closed:
             yield from _without_farewell(one, others)
 
 
-def peers_with_work(peers: Sequence[RhythmicPeer], timeout_ns: int, now_ns: int, kind: str) -> Iterator[Claim]:
-    """The claims about those peers of one socket, of that ``kind``, that stopped with work in hand."""
-    for one in peers:
-        if one.is_piled_up() and not one.is_blind:
-            others = [other for other in peers if other is not one and other.until_ns > one.given.since_ns]
-            yield from _with_work(one, others, timeout_ns, now_ns, kind)
-
-
-def _with_work(
-    one: RhythmicPeer, others: Iterable[RhythmicPeer], timeout_ns: int, now_ns: int, kind: str = "ROUTER"
-) -> Iterator[Claim]:
+def _with_work(one: RhythmicPeer, others: Iterable[RhythmicPeer], timeout_ns: int, kind: str) -> Iterator[Claim]:
     given, spoken = one.given, one.spoken
     waited_ns, silent_ns = one.until_ns - given.since_ns, one.until_ns - spoken.last_ns
     least_ns = timeout_ns if one.is_open else _GOES_ON_NS
@@ -157,7 +148,7 @@ def _with_work(
     count = plural(given.run, "message")
     seen = Occurrences()
     seen.add(given.since_ns, one.packet, one.flow, given.run)
-    before = (
+    known = (
         f"before, it spoke {spoken.said:,} times, after {plural(given.longest_run, 'message')} at the latest; "
         f"{plural(len(going_on), 'other')} of the same {kind} still {'does' if len(going_on) == 1 else 'do'}"
     )
@@ -167,7 +158,7 @@ def _with_work(
     yield Claim(
         "worker-closed" if one.closed else "worker-silent",
         f"the worker {one.address} of {one.socket} {words}",
-        before,
+        known,
         seen,
         [one.address, one.socket],
         certainty="likely",

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sized
 
-from dissectors.events import Severity
-from zmtpsniff.analysis.findings.exchanges import SEALED, ServiceCount, SlowReply
-from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
+from zmtpsniff.analysis.findings.exchanges import ServiceCount, SlowReply
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import about
@@ -51,7 +50,6 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     latencies = service.latencies
     if latencies.count < _LEAST_REPLIES:
         return
-    severity: Severity | None = None
     median_ns = latencies.percentile(50)
     if service.by_turns and median_ns > SLOW_NS:
         return  # both may only tell something every few seconds; that takes turns, too
@@ -63,7 +61,6 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         if latencies.maximum <= slow_ns:
             return
         slowest = [one for one in slowest if one.latency_ns > slow_ns]
-    seen = Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest)
     if takes == "service":
         where, advice = _where(network, slowest)
     elif takes == "transfer":
@@ -73,26 +70,15 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     if is_always:
         half = f"half of its {plural(latencies.count, 'reply')} took over {about(median_ns)}"
         summary = f"{_slow(address, advice)}: {half}, the slowest {about(latencies.maximum)}"
-    else:
-        summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
-        seen.count = max(latencies.above(slow_ns), len(slowest))
-        is_rare = seen.count < FEW_SLOW * latencies.count and latencies.maximum < SLOW_MEDIAN_NS
-        is_hiccup = seen.count < LEAST_SLOW and latencies.maximum < _HICCUP_NS
-        severity = "note" if is_rare or is_hiccup else None
-    known = f"from the request to its reply, as captured{where}{service.doubt}{in_order(slowest)}"
-    certainty: Certainty = "likely" if service.by_turns or service.is_sealed else "certain"
-    yield Claim(
-        "replies-slow",
-        summary,
-        known,
-        seen,
-        [address],
-        severity,
-        certainty,
-        advice=advice,
-        subject=address,
-        spells=_spells(service, slowest),
-    )
+        yield _claim(address, service, slowest, summary, where, advice)
+        return
+    summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
+    claim = _claim(address, service, slowest, summary, where, advice)
+    seen = claim.occurrences
+    seen.count = max(latencies.above(slow_ns), len(slowest))
+    is_rare = seen.count < FEW_SLOW * latencies.count and latencies.maximum < SLOW_MEDIAN_NS
+    is_hiccup = seen.count < LEAST_SLOW and latencies.maximum < _HICCUP_NS
+    yield claim._replace(severity="note") if is_rare or is_hiccup else claim
 
 
 def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
@@ -111,25 +97,31 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             continue
         slowest = sorted(worker.slowest, reverse=True)
         where, advice = _where(None, slowest)
-        sealed = SEALED if worker.is_sealed else ""
-        yield Claim(
-            "replies-slow",
-            f"{_slow(address, advice)}: half of its {plural(worker.latencies.count, 'reply')} took over "
-            f"{about(median_ns)}, those of others that do the same under {about(max(others_ns, 1))}",
-            f"from the request to its reply, as captured{where}; one socket gives all of them requests{sealed}"
-            f"{in_order(slowest)}",
-            Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
-            [address],
-            certainty="likely" if sealed else "certain",
-            advice=advice,
-            subject=address,
-            spells=_spells(worker, slowest),
+        half = f"half of its {plural(worker.latencies.count, 'reply')} took over {about(median_ns)}"
+        others = f"those of others that do the same under {about(max(others_ns, 1))}"
+        summary, where = (
+            f"{_slow(address, advice)}: {half}, {others}",
+            f"{where}; one socket gives all of them requests",
         )
+        yield _claim(address, worker, slowest, summary, where, advice)
 
 
-def _spells(service: ServiceCount, slowest: Iterable[SlowReply]) -> list[tuple[int, int]]:
-    """When the service had each of these requests. Of sealed ones, the time at other services is left out already."""
-    return [] if service.is_sealed else [one.spell for one in slowest]
+def _claim(
+    address: str, service: ServiceCount, slowest: list[SlowReply], summary: str, where: str, advice: str | None
+) -> Claim:
+    """The claim that the ``slowest`` replies are slow; ``where`` tells where the time passes."""
+    return Claim(
+        "replies-slow",
+        summary,
+        f"from the request to its reply, as captured{where}{service.doubt}{in_order(slowest)}",
+        Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
+        [address],
+        certainty="likely" if service.by_turns or service.is_sealed else "certain",
+        advice=advice,
+        subject=address,
+        # Of sealed replies, the time at other services is left out already.
+        spells=[] if service.is_sealed else [one.spell for one in slowest],
+    )
 
 
 def in_order(slowest: Sized) -> str:

@@ -39,7 +39,7 @@ from zmtpsniff.analysis.findings.exchanges import (
     Suspect,
     UnansweredRequests,
 )
-from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.rhythms import Rhythm
 from zmtpsniff.analysis.findings.silent_peers import RhythmicPeer, peer_of, silent_peers
@@ -271,7 +271,7 @@ class Requests(Inquiry):
             service.suspects.append(suspect)
             self._waiting[event.flow, suspect.replier] = None
             if suspect.strict and told is not None and event.flow in told.flows:
-                told.waiting += suspect.asked - suspect.answered - self._undelimited.get(event.flow, 0)
+                told.waiting += suspect.missing - self._undelimited.get(event.flow, 0)
 
     # ------------------------------------------------------------------ results
 
@@ -279,11 +279,11 @@ class Requests(Inquiry):
         """Requests without replies, workers that are silent, services that are slow."""
         told = self._told = set()
         for service in self._asks_peers.values():
-            yield from self._closed_workers(service, told)
-            yield from self._silent_workers(service, told)
+            yield from self._closed_workers(service)
+            yield from self._silent_workers(service)
         for router, peers in self._peers.items():
             if not self._passes_on(router):
-                yield from silent_peers([one for one in peers if one.flow not in told], self._timeout_ns, now_ns)
+                yield from silent_peers([one for one in peers if one.flow not in told], self._timeout_ns, "ROUTER")
         for (host, replier), unanswered in self._unanswered.items():
             if unanswered.flows.keys() <= told or not (unanswered.has_waited or not unanswered.is_at_end):
                 continue
@@ -296,9 +296,8 @@ class Requests(Inquiry):
                 yield self._claim_unanswered(host, replier, unanswered, missing)
             else:
                 yield self._claim_late(host, replier, unanswered, max(filter(None, latest.values()), default=0))
-        for service in self._asked_by_peers.values():
-            yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.items():
+            yield from self._silent_service(service)
             if not self._waits_unseen(address):
                 yield from slow_replies(address, service, self._network.get(address))
         for address, service in self._asks_peers.items():
@@ -318,24 +317,23 @@ class Requests(Inquiry):
         known = f"{'; '.join(unanswered.details)}; the reply came after that"
         return Claim("request-unanswered", f"{replier} answered {late}", known, seen, [replier], "warning")
 
-    def _closed_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
+    def _closed_workers(self, service: ServiceCount) -> Iterable[Claim]:
         for suspect in service.suspects:
             goes_on = service.last_ns - suspect.until_ns >= _RECENT_NS
             if not (suspect.closed and goes_on and (suspect.strict or suspect.took_turns or service.answers)):
                 continue
             if self._is_followed(suspect):
                 continue
-            told.add(suspect.flow)
-            missing = suspect.asked - suspect.answered
+            self._told.add(suspect.flow)
             # Of sockets that may answer in any order it is not known which of their requests is left.
-            is_known = missing == 1 and suspect.strict
-            which = f"the request of packet {suspect.oldest[1]}" if is_known else plural(missing, "request")
+            is_known = suspect.missing == 1 and suspect.strict
+            which = f"the request of packet {suspect.oldest[1]}" if is_known else plural(suspect.missing, "request")
             yield Claim(
                 "worker-closed",
                 f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",
                 f"it closes the connection first, before it replies, and {suspect.asker} goes on without it"
                 f"{SEALED if suspect.is_sealed else ''}",
-                self._seen(suspect, missing),
+                suspect.seen,
                 [suspect.replier, suspect.asker],
                 certainty="certain" if suspect.strict and not suspect.is_sealed else "likely",
                 subject=suspect.replier,
@@ -348,68 +346,68 @@ class Requests(Inquiry):
         """
         return not suspect.strict and suspect.asker_kind != "DEALER" and self._passes_on(suspect.asker)
 
-    def _silent_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
+    def _silent_workers(self, service: ServiceCount) -> Iterable[Claim]:
         for suspect in service.suspects:
-            if suspect.flow in told or self._is_followed(suspect):
+            if suspect.flow in self._told or self._is_followed(suspect):
                 continue
-            waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
-            if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
+            if suspect.waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
                 continue
-            missing = suspect.asked - suspect.answered
-            if missing <= self._undelimited.get(suspect.flow, 0):
+            if suspect.missing <= self._undelimited.get(suspect.flow, 0):
                 continue  # it drops them, and another finding says so
-            told.add(suspect.flow)
+            self._told.add(suspect.flow)
             since = "" if not suspect.answered else f", after {plural(suspect.answered, 'reply')}"
-            yield Claim(
+            yield self._silence(
                 "worker-silent",
-                f"the worker {suspect.replier} of {suspect.asker} answers nothing: {plural(missing, 'request')} in "
-                f"{about(waited_ns)}{since}, while others gave {plural(others, 'reply')}",
-                "the requests are in the capture, and no message comes back on that connection"
-                + self._not_reached(suspect.flow, suspect.replier)
-                + (SEALED if suspect.is_sealed else ""),
-                self._seen(suspect, missing),
-                [suspect.replier, suspect.asker],
-                certainty="likely" if suspect.is_sealed else "certain",
-                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
-                waiting={host_of(suspect.asker)},
+                suspect,
+                f"the worker {suspect.replier} of {suspect.asker} answers nothing: "
+                f"{plural(suspect.missing, 'request')} in {about(suspect.waited_ns)}{since}, while others gave "
+                f"{plural(others, 'reply')}",
+                "the requests are in the capture, and no message comes back on that connection",
+                SEALED if suspect.is_sealed else "",
+                "likely" if suspect.is_sealed else "certain",
             )
 
-    def _silent_service(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
+    def _silent_service(self, service: ServiceCount) -> Iterable[Claim]:
         for suspect in service.suspects:
-            waited_ns = suspect.until_ns - suspect.oldest[0]
-            others = service.answered - suspect.answered
             by_others = not suspect.answered and service.answers
-            by_turns = suspect.took_turns and suspect.asked > suspect.answered
-            if self._passes_on(suspect.replier):
+            by_turns = suspect.took_turns and suspect.missing > 0
+            if suspect.strict or suspect.flow in self._told or self._passes_on(suspect.replier):
                 continue
-            if suspect.strict or suspect.flow in told or waited_ns < self._timeout_ns or not (by_others or by_turns):
+            if suspect.waited_ns < self._timeout_ns or not (by_others or by_turns):
                 continue
-            missing = suspect.asked - suspect.answered
+            others = service.answered - suspect.answered
             while_others = f", while others got {plural(others, 'reply')}" if by_others else ""
             before = f", after {plural(suspect.answered, 'reply')}" if by_turns else ""
-            yield Claim(
+            yield self._silence(
                 "request-unanswered",
-                f"{suspect.replier} does not answer {suspect.asker}: {plural(missing, 'request')} without a reply for "
-                f"{about(waited_ns)}{while_others}{before}",
-                f"no message comes back on that connection{self._not_reached(suspect.flow, suspect.replier)}"
-                f"{INFERRED if suspect.is_inferred else ''}",
-                self._seen(suspect, missing),
-                [suspect.replier, suspect.asker],
-                certainty="likely",
-                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
-                waiting={host_of(suspect.asker)},
+                suspect,
+                f"{suspect.replier} does not answer {suspect.asker}: {plural(suspect.missing, 'request')} without a "
+                f"reply for {about(suspect.waited_ns)}{while_others}{before}",
+                "no message comes back on that connection",
+                INFERRED if suspect.is_inferred else "",
+                "likely",
             )
+
+    def _silence(
+        self, code: str, suspect: Suspect, summary: str, known: str, remark: str, certainty: Certainty
+    ) -> Claim:
+        """The claim that a socket answers nothing; a ``remark`` says why that is not certain."""
+        not_reached = self._not_reached(suspect.flow, suspect.replier)
+        return Claim(
+            code,
+            summary,
+            f"{known}{not_reached}{remark}",
+            suspect.seen,
+            [suspect.replier, suspect.asker],
+            certainty=certainty,
+            advice=_UNREACHED_ADVICE if not_reached else None,
+            waiting={host_of(suspect.asker)},
+        )
 
     def _not_reached(self, flow: int, replier: str) -> str:
         """A sentence if the requests do not even reach the host of the service; else ""."""
         return UNREACHED if (flow, replier) in self._unreached else ""
-
-    def _seen(self, suspect: Suspect, missing: int) -> Occurrences:
-        seen = Occurrences()
-        time_ns, packet, _ = suspect.oldest
-        seen.add(time_ns, packet, suspect.flow, missing)
-        return seen
 
     def _claim_unanswered(
         self, host: str, replier: str, unanswered: UnansweredRequests, flows: dict[int, Occurrences]

@@ -105,11 +105,11 @@ class UnevenWork(WholeCaptureInquiry):
         if not self.is_whole:
             return
         for workers in self._bound.values():
-            for busy in filter(_is_full, workers):
+            for busy in (one for one in workers if one.stalls):
                 others = [(one, one.idle) for one in workers if one is not busy and not one.stalls]
                 yield from _uneven(busy, others)
         for workers in self._connected.values():
-            for busy in filter(_is_full, workers):
+            for busy in (one for one in workers if one.stalls):
                 others = [(one, self._idle(one)) for one in workers if _is_of_one_socket(one, busy)]
                 yield from _uneven(busy, others, "possible")
 
@@ -119,11 +119,6 @@ class UnevenWork(WholeCaptureInquiry):
         for stalls, quiet in self._of_pull.at(worker.address):
             found = [] if stalls else _in_both(found, quiet)
         return found
-
-
-def _is_full(worker: _Worker) -> bool:
-    """Whether jobs waited for it; of many workers few are, so that comparing them costs little."""
-    return bool(worker.stalls)
 
 
 def _is_of_one_socket(one: _Worker, busy: _Worker) -> bool:
