@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, Capture
 from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
@@ -12,6 +12,10 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
+from zmtpsniff.net.witness import Attempt, Stall
+
+OVER = Capture(0, 0, 0, 0, 0, 0, 0)
+"""The end of a capture."""
 
 
 def diagnose(*captures: Path, settings: Settings | None = None, sequence: NumberPlace | None = None) -> list[Finding]:
@@ -31,13 +35,28 @@ def diagnose_packets(packets: Sequence[Packet]) -> list[Finding]:
     return diagnosis.findings()
 
 
-def diagnose_events(events: Iterable[AnyEvent]) -> list[Finding]:
-    """The findings of events."""
+def diagnose_events(events: Iterable[AnyEvent], *seen: Attempt | Stall) -> list[Finding]:
+    """The findings of events, after those that the flow table has ``seen``."""
     diagnosis = Diagnosis()
+    for one in seen:
+        if isinstance(one, Stall):
+            diagnosis.stall(one)
+        else:
+            diagnosis.attempt(one)
     diagnosis.take(list(events))
     return diagnosis.findings()
 
 
-def alarms(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """Code and summary of all findings that are more than notes."""
-    return [(one.code, one.summary) for one in findings if one.severity != "note"]
+def faults(findings: Iterable[Finding]) -> list[Finding]:
+    """All findings that are more than notes."""
+    return [one for one in findings if one.severity != "note"]
+
+
+def alarms(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    """Code and summary of these."""
+    return [(one.code, one.summary) for one in faults(findings)]
+
+
+def accused(findings: Iterable[Finding]) -> set[tuple[str, str]]:
+    """Code and place of these."""
+    return {(one.code, one.endpoints[0]) for one in faults(findings)}

@@ -3,9 +3,8 @@
 import pytest
 
 from dissectors.events import Problem
-from tests.analysis.findings.test_relays import OVER
+from tests.analysis.findings.diagnoses import OVER, alarms, diagnose_events
 from tests.analysis.ways.scenes import MS, Scene
-from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.net.witness import Stall
 
 
@@ -23,8 +22,6 @@ def test_packets_that_are_cut_short_have_their_acknowledgments(lacks: list[str],
     for number in range(10):
         scene.say(1, b"news", b"%d" % number, by_server=True)
     scene.now_ns += 9_000 * MS
-    diagnosis = Diagnosis()
-    diagnosis.stall(Stall(1, subscriber, publisher, "unacknowledged", 10 * MS, scene.now_ns, 1, 5, False))
+    stall = Stall(1, subscriber, publisher, "unacknowledged", 10 * MS, scene.now_ns, 1, 5, False)
     scene.close(1)
-    diagnosis.take([*scene.events, OVER])
-    assert [one.code for one in diagnosis.findings() if one.severity != "note"] == told
+    assert [code for code, _ in alarms(diagnose_events([*scene.events, OVER], stall))] == told

@@ -87,8 +87,6 @@ def _excused(
         if host in cause.waiting and host_of(sought) not in claim.waiting and _fits_in_time(claim, cause):
             waits = f"{host} itself waits for {sought} in vain"
             return as_effect(claim, waits, f"another finding says why {sought} does not answer")
-        if claim.certainty == "possible" and sought != claim.place and _began_long_before(cause, claim):
-            return as_effect(claim, f"perhaps it waits for {sought}", "another finding tells of that, since before")
     for cause in (*left, *apart):
         is_other = all(host_of(one) not in claim.waiting for one in (cause.place, *cause.endpoints))
         if is_other and not claim.subject and _stopped_with(claim, cause) and has_answered(claim.place):
@@ -116,12 +114,6 @@ def _fits_in_time(claim: Claim, cause: Claim) -> bool:
 def _stopped_with(claim: Claim, cause: Claim) -> bool:
     """Whether a program stopped to answer just when another one went away."""
     return abs((claim.occurrences.first_ns or 0) - (cause.occurrences.first_ns or 0)) < _SOON_NS
-
-
-def _began_long_before(cause: Claim, claim: Claim) -> bool:
-    """Whether a cause began long before a claim, and lasted until that."""
-    since_ns, until_ns = cause.occurrences.first_ns or 0, cause.occurrences.last_ns or 0
-    return since_ns + _SOON_NS < (claim.occurrences.first_ns or 0) < until_ns + _SOON_NS
 
 
 def as_effect(claim: Claim, waits: str, known: str) -> Claim:

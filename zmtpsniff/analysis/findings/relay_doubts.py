@@ -16,6 +16,8 @@ The capture explains a *loss* in three ways, the first that holds:
 3. *Shared addresses*: the capture begins in the middle, and addresses do not tell programs apart there. Then a few
    messages may be those of another program.
 
+The last two do not explain that a program closed a connection and left messages there unanswered: no more can come.
+
 It explains a *delay* if octets are missing in the time of each slow message, so that the program may have worked on
 others; if others came so late that they took its place; or if the disorder is hardly shorter than the delay.
 """
@@ -54,11 +56,11 @@ class Doubts:
         is_few = claim.occurrences.count < LEAST_SLOW
         if self._may_be_disorder(claim, loss, is_few=is_few):
             return _in_doubt(claim, _DISORDER)
-        if is_few and self._endings.has_gap(loss.place.at):
+        if not is_few or loss.fate == "closed":
+            return claim
+        if self._endings.has_gap(loss.place.at):
             return _in_doubt(claim, _GAP)
-        if is_few and self._may_be_others(loss):
-            return _in_doubt(claim, _SHARED)
-        return claim
+        return _in_doubt(claim, _SHARED) if self._may_be_others(loss) else claim
 
     def _may_be_disorder(self, claim: Claim, loss: Loss, *, is_few: bool) -> bool:
         """Whether packets that are out of order explain a loss."""
