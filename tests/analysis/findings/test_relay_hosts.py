@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import Message, Process
-from tests.analysis.findings.diagnoses import diagnose_events
+from tests.analysis.findings.diagnoses import diagnose_events, faults
 from tests.analysis.ways.scenes import MS, Scene
 from tests.support.footprint import entries, reachable
 from zmtpsniff.analysis.findings import Diagnosis
@@ -41,20 +41,27 @@ PUSHER, SINK, RELAY, NEXT = "127.0.0.1:40001", "127.0.0.1:5555", "127.0.0.1:4000
 OWNERS = {PUSHER: 1, SINK: 2, RELAY: 3, NEXT: 4}
 
 
-def ways_followed(owners: dict[str, int], *, known_after: int = 1) -> int:
-    """How many ways of two pipelines on one machine are kept; the processes are known after so many looks."""
-    scene, diagnosis, looks = Scene(), Diagnosis(), 0
+def diagnose_live(scene: Scene, owners: dict[str, int], *, known_after: int) -> Diagnosis:
+    """A diagnosis of what happens on one machine, whose processes are known after so many looks."""
+    diagnosis, looks = Diagnosis(), 0
 
     def process_of(_flow: int, address: str) -> Process | None:
         return Process(owners[address], "python") if looks > known_after and address in owners else None
 
     diagnosis.know_processes(process_of)
+    for looks, event in enumerate(scene.events):  # noqa: B007
+        diagnosis.take([event])
+    return diagnosis
+
+
+def ways_followed(owners: dict[str, int], *, known_after: int = 1) -> int:
+    """How many ways of two pipelines on one machine are kept."""
+    scene = Scene()
     scene.connect(1, PUSHER, SINK, types=("PUSH", "PULL"))
     scene.connect(2, RELAY, NEXT, types=("PUSH", "PULL"))
     for number in range(20):
         scene.say(1 + number % 2, b"%d" % number)
-    for looks, event in enumerate(scene.events):  # noqa: B007
-        diagnosis.take([event])
+    diagnosis = diagnose_live(scene, owners, known_after=known_after)
     return sum(isinstance(one, OpenWay) for one in reachable(diagnosis))
 
 
@@ -72,27 +79,19 @@ def test_live_a_broker_is_known_by_its_worker_although_its_process_is_known_only
     """Clients and workers of Majordomo come to one ROUTER; without the worker's READY it looks like the service."""
     client, broker, worker, other = "127.0.0.1:40001", "127.0.0.1:5560", "127.0.0.1:40002", "127.0.0.1:5570"
     owners = {client: 1, broker: 2, worker: 3, "127.0.0.1:40003": 1, other: 4}
-    scene, diagnosis, looks = Scene(), Diagnosis(), 0
-
-    def process_of(_flow: int, address: str) -> Process | None:
-        return Process(owners[address], "python") if looks > 20 else None
-
-    diagnosis.know_processes(process_of)
+    scene = Scene()
     scene.connect(3, "127.0.0.1:40003", other, types=("REQ", "REP"))
     scene.connect(1, client, broker, types=("REQ", "ROUTER"))
     scene.connect(2, worker, broker, types=("DEALER", "ROUTER"))
     scene.say(2, b"", b"MDPW01", b"\x01", b"db")
     for number in range(40):
         asked = scene.say(1, b"", b"MDPC01", b"db", b"%d" % number)
-        work = scene.say(2, b"", b"MDPW01", b"\x02", b"\x00\x00\x00\x00\x01", b"", b"%d" % number, by_server=True)
+        peer = b"\x00\x00\x00\x00\x01"
+        work = scene.say(2, b"", b"MDPW01", b"\x02", peer, b"", b"%d" % number, by_server=True)
         slow_ms = 300 if number % 10 == 9 else 2
-        done = scene.say(
-            2, b"", b"MDPW01", b"\x03", b"\x00\x00\x00\x00\x01", b"", b"re", answers=work, after_ms=slow_ms
-        )
-        scene.say(1, b"", b"MDPC01", b"db", done.frames[-1], by_server=True, answers=asked)
-    for looks, event in enumerate(scene.events):  # noqa: B007
-        diagnosis.take([event])
-    (found,) = diagnosis.findings()
+        scene.say(2, b"", b"MDPW01", b"\x03", peer, b"", b"re", answers=work, after_ms=slow_ms)
+        scene.say(1, b"", b"MDPC01", b"db", b"re", by_server=True, answers=asked)
+    (found,) = diagnose_live(scene, owners, known_after=20).findings()
     assert (found.code, found.endpoints) == ("replies-slow", [worker])
 
 
@@ -152,7 +151,7 @@ def test_an_actor_that_signs_in_before_its_broker_asks_it_makes_that_a_broker(fa
         answer(ask(3, b"COORDINATOR", b"mine-%04d" % number, b"pong"), b"pong")
     scene.now_ns += 10_000 * MS
     answer(ask(3, b"COORDINATOR", b"mine-last", b"pong"), b"pong")
-    (found,) = [one for one in diagnose_events(scene.events) if one.severity != "note"]
+    (found,) = faults(diagnose_events(scene.events))
     assert (found.code, found.endpoints[0]) == {
         "slow": ("replies-slow", actor), "gone": ("request-unanswered", broker)
     }[fault]  # fmt: skip

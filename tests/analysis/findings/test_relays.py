@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import zmtpsniff
 from dissectors.address import host_of
 from dissectors.events import Message, Payload, Problem
 from tests.analysis.findings.diagnoses import (
@@ -23,7 +22,7 @@ from tests.analysis.findings.diagnoses import (
     diagnose_packets,
     faults,
 )
-from tests.analysis.ways.scenes import MS, Scene
+from tests.analysis.ways.scenes import Scene
 from tests.analysis.ways.test_envelopes import over_websockets
 from tests.support.mirror_port import through_queues
 from tests.support.one_host import save_on_one_host
@@ -190,33 +189,6 @@ def test_packets_that_overtake_others_in_a_network_card_hide_no_fault_and_accuse
     path = tmp_path / "mirrored.pcap"
     save(path, through_queues(load(SYSTEMS / f"{name}.pcap.gz"), interval_us * 1000))
     assert {at for _, at in accused(diagnose(path))} == {at for _, at in fault(name)}
-
-
-def in_disorder(path: Path, by_ms: int | None) -> list[str]:
-    """The codes of the alarms of a capture whose packets are said to be late, by so much if that is known."""
-    disorder = Problem("note", "capture-disorder", "", by_ns=None if by_ms is None else by_ms * 1_000_000)
-    return [code for code, _ in alarms(diagnose_events([disorder, *zmtpsniff.open(path)]))]
-
-
-@pytest.mark.parametrize(
-    ("name", "by_ms", "is_accused"),
-    [
-        *(("broker_sleeps", *one) for one in ((1, True), (100, False), (None, False))),
-        *(("replies_dropped", *one) for one in ((1, True), (100, False), (None, False))),
-        ("asking_worker_dies", None, False),  # one request seems lost
-        ("worker_dies", None, False),
-        ("proxy_drops", 1, True),
-    ],
-)
-def test_disorder_of_the_order_of_a_delay_accuses_nobody(name: str, by_ms: int | None, is_accused: bool) -> None:
-    """Packets may have been late by so long themselves, or a message may be taken for another one."""
-    assert in_disorder(SYSTEMS / f"{name}.pcap.gz", by_ms) == [FAULTS[name][0]] * is_accused
-
-
-def test_of_a_proxy_with_two_networks_disorder_hides_where_it_took_publications(tmp_path: Path) -> None:
-    """Equal octets alone tell that. At one address they are enough."""
-    save_with_two_addresses(load(SYSTEMS / "proxy_drops.pcap.gz"), tmp_path / "networks.pcap")
-    assert in_disorder(tmp_path / "networks.pcap", 1) == []
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5"])
@@ -853,43 +825,6 @@ def test_a_broker_on_websockets_without_a_mechanism_is_followed() -> None:
     (relays,) = (one for one in diagnosis.inquiries if isinstance(one, Relays))
     assert all(relays.follows(flow) for flow in (1, 2, 3, 4))
     assert alarms(diagnosis.findings()) == []
-
-
-@pytest.mark.parametrize("gap", ["", "10.0.1.1:5556"])
-def test_a_gap_that_is_found_later_may_hold_what_a_broker_passed_on(gap: str) -> None:
-    """One request went no further. If then octets turn out to be missing at the broker, it may have gone on."""
-    scene = behind_a_broker("REQ")
-    scene.connect(3, "10.0.0.3:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
-    for number in range(200):
-        if number == 24:
-            scene.close(3)
-        if number == 20:
-            scene.say(3, b"", b"20", after_ms=500)
-        else:
-            round_trip(scene, number, after_ms=500)
-    if gap:
-        scene.events.append(Problem("error", "capture-gap", "", scene.now_ns, 1, 2, gap, "10.0.2.1:40000"))
-    diagnosis = Diagnosis()
-    for event in scene.events:
-        diagnosis.take([event])
-    found = [one for one in diagnosis.findings() if one.code == "not-passed-on"]
-    assert [(one.severity, one.count) for one in found] == [("note" if gap else "error", 1)]
-
-
-@pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_a_hole_excuses_what_was_slow_in_its_time(is_elsewhere: bool) -> None:
-    """A broker held some messages for long. Octets are missing each time, or only at other times."""
-    scene = behind_a_broker("REQ")
-    for number in range(200):
-        is_slow = number % 20 == 10
-        if is_slow != is_elsewhere:
-            since_ns = scene.now_ns + 500 * MS
-            gap = since_ns, 1, 2, "10.0.1.1:5556", "10.0.2.1:40000"
-            scene.events.append(Problem("error", "capture-gap", "", *gap, since_ns=since_ns))
-        round_trip(scene, number, after_ms=500, held_ms=300 if is_slow else 1)
-    (found,) = [one for one in diagnose_events(scene.events) if one.code == "replies-slow"]
-    assert found.severity == ("warning" if is_elsewhere else "note")
-    assert "10.0.1.1:5555" in found.summary
 
 
 def test_each_of_many_workers_is_compared_with_some(monkeypatch: pytest.MonkeyPatch) -> None:

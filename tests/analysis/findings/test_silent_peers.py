@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Octets, Peer, Problem, Sides
-from tests.analysis.findings.diagnoses import alarms, diagnose_events
+from tests.analysis.findings.diagnoses import diagnose_events, faults
 from zmtpsniff.analysis.findings.finding import Finding
 
 SECOND = 1_000_000_000
@@ -82,7 +82,7 @@ def events(talks: Sequence[Talk]) -> Iterator[AnyEvent]:
 
 
 def found(*talks: Talk) -> list[Finding]:
-    return [one for one in diagnose_events(events(talks)) if one.severity != "note"]
+    return faults(diagnose_events(events(talks)))
 
 
 WORKS = Talk(jobs())
@@ -144,4 +144,4 @@ def test_it_closes_in_the_middle_of_its_steady_messages() -> None:
     ],
 )  # fmt: skip
 def test_others_are_not_accused(talks: Sequence[Talk]) -> None:
-    assert alarms(found(*talks)) == []
+    assert found(*talks) == []

@@ -9,14 +9,19 @@ each claim is weighed before it is made. A claim in doubt is a note, and says wh
 
 The capture explains a *loss* in three ways, the first that holds:
 
-1. *Disorder*: packets are out of order. If they may be later than ways look for them, any message may be mistaken for
-   another one; else only a few are, or those of which nothing but equal octets tells where a proxy took them. If
-   something else shows the loss, such as a connection that was closed, far disorder explains a few messages only.
+1. *Disorder*: packets are out of order. Far disorder, later than ways look for messages, explains more than little:
+
+   - of messages that are not passed on, little disorder explains a few, far disorder all, unless the program stopped;
+   - likewise of publications, of which little disorder explains all if the proxy took them at one of several addresses;
+   - of requests that are not answered, little disorder explains a few if services ask others, far disorder all;
+   - of a worker that closed its connection, which is seen itself, only far disorder explains a few.
+
 2. *A gap*: octets of the host are missing, and what became of a few messages may be among these.
 3. *Shared addresses*: the capture begins in the middle, and addresses do not tell programs apart there. Then a few
    messages may be those of another program.
 
-The last two do not explain that a program closed a connection and left messages there unanswered: no more can come.
+The last two explain only where messages went, or why another program answered them: that an asker waits in vain, or
+that a connection is closed, is seen itself.
 
 It explains a *delay* if octets are missing in the time of each slow message, so that the program may have worked on
 others; if others came so late that they took its place; or if the disorder is hardly shorter than the delay.
@@ -36,6 +41,7 @@ _SHARED = "; but addresses do not tell programs apart there, and the capture beg
 _GAP = "; octets are missing there, and what it did with them may be among these"
 _HOLE = "; octets are missing there, so it may have worked on others meanwhile"
 _DELAY = "; packets are missing there, so that some of its messages were known late"
+_NO_BLAME = frozenset({"out-of-sight", "reply-to-nobody"})  # fates that are notes in any case
 
 
 class Doubts:
@@ -51,24 +57,29 @@ class Doubts:
 
     def weigh_loss(self, claim: Claim, loss: Loss) -> Claim:
         """The claim that a place lost messages; as a note that says why if it is in doubt."""
-        if claim.severity == "note":
+        if loss.fate in _NO_BLAME:
             return claim
         is_few = claim.occurrences.count < LEAST_SLOW
         if self._may_be_disorder(claim, loss, is_few=is_few):
             return _in_doubt(claim, _DISORDER)
-        if not is_few or loss.fate == "closed":
-            return claim
-        if self._endings.has_gap(loss.place.at):
-            return _in_doubt(claim, _GAP)
-        return _in_doubt(claim, _SHARED) if self._may_be_others(loss) else claim
+        if is_few and (claim.code == "not-passed-on" or loss.fate == "answered-for"):
+            if self._endings.has_gap(loss.place.at):
+                return _in_doubt(claim, _GAP)
+            if self._may_be_others(loss):
+                return _in_doubt(claim, _SHARED)
+        return claim
 
     def _may_be_disorder(self, claim: Claim, loss: Loss, *, is_few: bool) -> bool:
         """Whether packets that are out of order explain a loss."""
-        endings, is_publication = self._endings, loss.kind == "publication"
-        if claim.code == "worker-closed" or (loss.has_stopped and not is_publication):
+        endings = self._endings
+        if claim.code == "worker-closed":
             return endings.may_mistake and is_few
-        # Of a publication, equal octets alone tell at which of several addresses a proxy took it.
-        may_be_elsewhere = is_publication and len(self._programs.hosts(loss.place.at)) > 1
+        if claim.code == "request-unanswered":
+            return endings.may_mistake or (endings.is_disordered and is_few and self.has_questions)
+        if loss.kind != "publication":
+            return not loss.has_stopped and (endings.may_mistake or (endings.is_disordered and is_few))
+        # Equal octets alone tell at which of several addresses a proxy took a publication.
+        may_be_elsewhere = len(self._programs.hosts(loss.place.at)) > 1
         return endings.may_mistake or (endings.is_disordered and (may_be_elsewhere or is_few))
 
     def _may_be_others(self, loss: Loss) -> bool:
