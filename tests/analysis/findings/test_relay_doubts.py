@@ -13,7 +13,7 @@ from tests.support.two_networks import save_with_two_addresses
 from tests.world.tap import load
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.relay_doubts import Doubts
+from zmtpsniff.analysis.findings.relay_doubts import RelayDoubts
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.findings.relay_places import Loss, Losses, RelayPlace
 from zmtpsniff.analysis.ways.ways import Ways
@@ -99,6 +99,6 @@ def test_a_gap_explains_where_a_few_messages_went_on(code: str, fate: str, count
     ways.endings.blind("10.0.1.1", has_gap=True)
     loss = Loss(place, "request", fate, Losses({("request", fate): seen}), 0)
     claim = Claim(code, "they went no further", "the ways end there", seen, [place.at], "error")
-    weighed = Doubts(ways, RelayHosts()).weigh_loss(claim, loss)
+    weighed = RelayDoubts(ways, RelayHosts()).weigh_loss(claim, loss)
     assert weighed.severity == severity
     assert ("; octets are missing there" in weighed.known) is (severity == "note")

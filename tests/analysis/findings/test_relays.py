@@ -457,7 +457,7 @@ def test_a_service_that_stops_when_another_one_went_away_is_a_note(answered_befo
     assert ("waits for 10.0.2.1:7777 in vain" in found.summary) is answered_before
 
 
-ROUTING_ID = b"\0\x01\x02\x03\x04"
+ROUTING_ID = b"\0id01"
 """Of the client of a broker."""
 
 
@@ -478,7 +478,7 @@ def round_trip(
     It comes so long after the message before, and the broker holds it for so long.
     """
     asked = scene.say(client, b"", b"%d" % number, after_ms=after_ms)
-    routing_id = ROUTING_ID[:-1] + bytes([3 + client])
+    routing_id = b"\0id%02d" % client
     passed = scene.say(worker, routing_id, *asked.frames, by_server=True, after_ms=held_ms)
     reply = scene.say(worker, routing_id, b"", b"re %d" % number, answers=passed)
     return scene.say(client, *reply.frames[1:], by_server=True, answers=asked)

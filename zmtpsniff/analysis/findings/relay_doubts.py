@@ -44,7 +44,7 @@ _DELAY = "; packets are missing there, so that some of its messages were known l
 _NO_BLAME = frozenset({"out-of-sight", "reply-to-nobody"})  # fates that are notes in any case
 
 
-class Doubts:
+class RelayDoubts:
     """Whether the capture explains a claim about a place."""
 
     def __init__(self, ways: Ways, hosts: RelayHosts) -> None:

@@ -41,7 +41,7 @@ from zmtpsniff.analysis.dossier import Dossier, has_client_id, is_of_worker, say
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
-from zmtpsniff.analysis.findings.relay_doubts import Doubts
+from zmtpsniff.analysis.findings.relay_doubts import RelayDoubts
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.findings.relay_places import (
     ANSWERING,
@@ -113,7 +113,7 @@ class Relays(Inquiry):
         self._timeout_ns = nanoseconds(timeout_seconds)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
-        self._doubts = Doubts(self._ways, self._hosts)
+        self._doubts = RelayDoubts(self._ways, self._hosts)
         self._announced: Ledger[bytes, None] = Ledger()  # identities of peers of ROUTERs
         self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
         # By a bound socket, or a client's host, and its peer: when the peer closed its last connection.
