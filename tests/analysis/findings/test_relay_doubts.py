@@ -1,4 +1,4 @@
-"""What a capture lacks, or shows in another order, explains a few losses and delays, and hides no others."""
+"""A hole in the capture, or its disorder, explains a few losses and delays, and hides no others."""
 
 from pathlib import Path
 
