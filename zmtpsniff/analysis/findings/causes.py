@@ -3,20 +3,22 @@
 Theory
 ------
 
-Inquiries look at one socket each, so one fault makes several claims. Four rules leave one error of them:
+Inquiries look at one socket each, so one fault makes several claims. Five rules leave one error of them:
 
-1. *Of two claims that say the same of a socket, one says it better* (:func:`without_repeats`). A claim that follows the
+1. *Whoever cannot reach a service that it asks is not to blame* (:func:`excuse_who_reaches_nobody`). Its attempts to
+   connect in vain show that. The claim about it becomes a note that names the address.
+2. *Of two claims that say the same of a socket, one says it better* (:func:`without_repeats`). A claim that follows the
    way of a request beats one that only counts replies; one that says that a worker is silent or has closed beats one
    that says that requests wait there. The other one is left out.
-2. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
+3. *Whoever waits for a socket that does not answer is not to blame* (:func:`excuse_who_waits`). The claim about it
    becomes a note that names the socket. So it is if that socket has an error of its own, if its host waits there, and
    if the times fit: the cause must have begun before the effect, or hardly later.
    The capture may not show that the address from which a program asks another one is its own. Then only times tell,
    and the note says "perhaps": the program stopped to answer just when the other one went away, or each of its slow
    replies holds a slow one of the other (:func:`excuse_who_is_slow_with`).
-3. *Whoever forwards octets does nothing of its own* (:func:`without_forwarded`). A claim about an address of a TCP
+4. *Whoever forwards octets does nothing of its own* (:func:`without_forwarded`). A claim about an address of a TCP
    proxy is left out if another one says the same of the peer behind it.
-4. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
+5. *Where the capture leaves open who is to blame, nobody is accused* (:func:`excuse_where_unclear`). The claim about a
    program becomes a note if its host is silent, if a slow service behind it explains the time, or if it may ask a
    service over a connection from before the capture.
 
@@ -29,7 +31,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim
+from zmtpsniff.analysis.findings.handshakes import SAYS_NOTHING, Handshakes
 from zmtpsniff.analysis.findings.relay_places import ANSWERING
+from zmtpsniff.analysis.findings.silent_endpoints import Endpoints
 from zmtpsniff.analysis.findings.unanswered_requests import UNREACHED
 
 _WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
@@ -51,6 +55,39 @@ def without_forwarded(claims: Collection[Claim], behind: Callable[[str], str]) -
     pairs = [(claim, (claim.code, tuple(map(behind, claim.endpoints)))) for claim in claims]
     direct = {key for claim, key in pairs if claim.place == behind(claim.place)}
     return [claim for claim, key in pairs if claim.place == behind(claim.place) or key not in direct]
+
+
+def excuse_who_reaches_nobody(claim: Claim, endpoints: Endpoints, handshakes: Handshakes) -> Claim:
+    """The claim, as a note if its program waits for another one that it cannot reach, as another finding says.
+
+    Where it only is slow, or closes its connections at once, it must have waited just then.
+    """
+    host, place, seen = host_of(claim.place), claim.place, claim.occurrences
+    first_ns, last_ns = seen.first_ns or 0, seen.last_ns or 0
+    if claim.code == "replies-slow" and claim.severity != "note":
+        if awaited := endpoints.waited_for(host, last_ns):
+            when = "by then, where nobody listened at first"
+        elif awaited := endpoints.lost_by(host, first_ns):
+            when = "meanwhile, where nobody listens any more"
+        else:
+            return claim
+        return claim._replace(severity="note", known=f"{claim.known}; {host} tried to reach {awaited} {when}")
+    if claim.code in ("reconnect-storm", "handshake-failed"):
+        # A TCP proxy accepts a connection, and closes it when it finds that its server is not there.
+        sought = endpoints.sought_by(host, first_ns, 0) or endpoints.waited_for(host, last_ns)
+        if SAYS_NOTHING not in claim.known or is_loopback(host):
+            return claim
+    elif claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
+        return claim
+    else:
+        lost = endpoints.lost_by(host, first_ns)
+        sought = endpoints.sought_by(host, first_ns) or handshakes.sought_by(host) or lost
+    if not sought or sought == place:
+        return claim
+    waits = f"{host} itself waits for {sought} in vain"
+    if is_loopback(host):  # there all programs have one address
+        waits = f"perhaps it waits for {sought}, as a program there does in vain"
+    return as_effect(claim, waits, f"another finding says why {host} and {sought} do not come together")
 
 
 def excuse_who_waits(claims: Collection[Claim], has_answered: Callable[[str], bool]) -> list[Claim]:

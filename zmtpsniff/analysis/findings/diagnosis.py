@@ -20,7 +20,6 @@ messages also take columns, and a batch goes to them as columns where nobody els
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch, has_batches
 from dissectors.events import (
     AnyEvent,
@@ -41,9 +40,9 @@ from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.capture_faults import Vantage
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.causes import (
-    as_effect,
     excuse_where_unclear,
     excuse_who_is_slow_with,
+    excuse_who_reaches_nobody,
     excuse_who_waits,
     without_forwarded,
     without_repeats,
@@ -51,9 +50,9 @@ from zmtpsniff.analysis.findings.causes import (
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.counted_parts import CountedParts
-from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
+from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
-from zmtpsniff.analysis.findings.handshakes import SAYS_NOTHING, Handshake, Handshakes
+from zmtpsniff.analysis.findings.handshakes import Handshake, Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -537,7 +536,7 @@ class Diagnosis:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 key = claim.code, claim.subject or claim.summary
-                first = claims.setdefault(key, self._excused(claim))
+                first = claims.setdefault(key, excuse_who_reaches_nobody(claim, self._endpoints, self._handshakes))
                 if claim.waiting and not first.waiting:
                     claims[key] = first._replace(waiting=claim.waiting)
         own = without_forwarded(claims.values(), self._relays.behind_proxy)
@@ -550,51 +549,6 @@ class Diagnosis:
         for each in concerned:
             each.peers = _concerned(peers, each.endpoints)
         return [retimed_struct(one, self.jumps.captured) for one in found] if self.jumps else found
-
-    def _excused_while_alone(self, claim: Claim) -> Claim:
-        """The claim that replies are slow, as a note if the service waited then for another one that was not there."""
-        host, seen = host_of(claim.place), claim.occurrences
-        awaited = self._endpoints.waited_for(host, seen.last_ns or 0)
-        if awaited:
-            when = "by then, where nobody listened at first"
-        elif awaited := self._endpoints.lost_by(host, seen.first_ns or 0):
-            when = "meanwhile, where nobody listens any more"
-        else:
-            return claim
-        known = f"{claim.known}; {host} tried to reach {awaited} {when}"
-        return claim._replace(severity="note", known=known)
-
-    def _excused_without_server(self, claim: Claim) -> Claim:
-        """The claim that connections end at once, as a note if a TCP proxy let clients in without its server.
-
-        It accepts a connection, and closes it when it finds that its server is not there.
-        """
-        host, seen = host_of(claim.place), claim.occurrences
-        sought = self._endpoints.sought_by(host, seen.first_ns or 0, 0)
-        sought = sought or self._endpoints.waited_for(host, seen.last_ns or 0)
-        if not sought or SAYS_NOTHING not in claim.known or is_loopback(host):
-            return claim
-        waits = f"{host} itself waits for {sought} in vain"
-        return as_effect(claim, waits, f"another finding says why {host} and {sought} do not come together")
-
-    def _excused(self, claim: Claim) -> Claim:
-        """The claim, as a note if its program waits for another one that it cannot reach, as another finding says."""
-        if claim.code == "replies-slow" and claim.severity != "note":
-            return self._excused_while_alone(claim)
-        if claim.code in ("reconnect-storm", "handshake-failed"):
-            return self._excused_without_server(claim)
-        if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
-            return claim
-        host = host_of(claim.place)
-        when_ns = claim.occurrences.first_ns or 0
-        lost = self._endpoints.lost_by(host, when_ns)
-        sought = self._endpoints.sought_by(host, when_ns) or self._handshakes.sought_by(host) or lost
-        if not sought or sought == claim.place:
-            return claim
-        waits = f"{host} itself waits for {sought} in vain"
-        if is_loopback(host):  # there all programs have one address
-            waits = f"perhaps it waits for {sought}, as a program there does in vain"
-        return as_effect(claim, waits, f"another finding says why {host} and {sought} do not come together")
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:
