@@ -225,7 +225,7 @@ class RelayHosts:
         self._brokers.at(address)
         dossier = self._open.get(flow)
         if dossier is not None:
-            self._make_relay(self._hosts.at(self._names(dossier)[[*dossier.types].index(address)]))
+            self._make_relay(self._hosts.at(self._name_at(dossier, address)))
 
     def add_passer(self, flow: int, address: str) -> None:
         """A socket sends what its program took at another socket. If its host has none, the program is split."""
@@ -233,7 +233,7 @@ class RelayHosts:
         if dossier is None or address in self._passers:
             return
         self._passers.at(address)
-        name = self._names(dossier)[[*dossier.types].index(address)]
+        name = self._name_at(dossier, address)
         if dossier.types[address] != "ROUTER" and self._hosts.at(name).is_relay:
             return  # it has both
         has_taker = any(
@@ -250,6 +250,10 @@ class RelayHosts:
             return False
         types = self._open[flow].types if flow in self._open else {}
         return any(kind in ("ROUTER", "DEALER") and one not in self._passers for one, kind in types.items())
+
+    def _name_at(self, dossier: Dossier, address: str) -> str:
+        """The name of the host of one end of a connection."""
+        return self._names(dossier)[[*dossier.types].index(address)]
 
     def _names(self, dossier: Dossier) -> list[str]:
         """The names of the hosts of a connection's ends."""

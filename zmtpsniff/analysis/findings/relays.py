@@ -38,7 +38,7 @@ from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, has_client_id, is_of_worker, says_ready
-from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.relay_doubts import RelayDoubts
@@ -611,17 +611,8 @@ class Relays(Inquiry):
         if gone:
             severity = "note"
             words += f", since {listed(list(gone))} closed the connection"
-        yield Claim(
-            "not-passed-on",
-            f"{place.at} {words}{waits}",
-            "the messages arrive there, others of the same kind go on from there, and these do not",
-            seen,
-            [place.at],
-            severity,
-            certainty="likely",
-            subject=place.at,
-            waiting=loss.waits,
-        )
+        known = "the messages arrive there, others of the same kind go on from there, and these do not"
+        yield _claim("not-passed-on", loss, f"{place.at} {words}{waits}", known, severity)
 
     def _silent_services(self, loss: Loss) -> list[str]:
         """The services that a place asked in vain when it began to lose messages."""
@@ -654,21 +645,18 @@ class Relays(Inquiry):
         It is enough that the asker of one request waited long: all requests without reply count.
         """
         loss = loss._replace(fate="not-answered")
-        place, seen = loss.place, loss.seen
+        place = loss.place
         if (place.pushes_replies and not loss.has_stopped) or self._is_unreached(loss):
             return  # not all that has an id asks for something; or another finding says that the place gets nothing
         others = f", while it answered {place.passed:,}" if place.passed_ns > loss.begun_ns else ""
         left = [peer for at_ns, _, peer in self._departures(loss) if at_ns >= loss.begun_ns - _SETTLED_NS]
         since = f", since {listed(left)} closed the connection" if left else ""
-        yield Claim(
+        yield _claim(
             "request-unanswered",
-            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}{since}; {_wait(loss.waits)}",
+            loss,
+            f"{place.at} took {plural(loss.seen.count, 'request')} and did not answer{others}{since}; "
+            f"{_wait(loss.waits)}",
             "the ways of the requests end there, and who had asked waited in vain",
-            seen,
-            [place.at],
-            certainty="likely",
-            subject=place.at,
-            waiting=loss.waits,
         )
 
     def _gone_peers(self, loss: Loss) -> dict[str, str]:
@@ -690,6 +678,14 @@ class Relays(Inquiry):
         if self._ways.programs[place.upstream].sent_ns - loss.all.closed_ns >= STOPPED_NS:
             goes_on = f"nothing comes of the {kind}s, and {place.upstream} goes on without it"
             yield _closed_with(loss, f"it closes the connection first, {goes_on}")
+
+
+def _claim(
+    code: str, loss: Loss, summary: str, known: str, severity: Severity | None = None, certainty: Certainty = "likely"
+) -> Claim:
+    """The claim that a place did not do with some messages what others wait for."""
+    at = loss.place.at
+    return Claim(code, summary, known, loss.seen, [at], severity, certainty, subject=at, waiting=loss.waits)
 
 
 def _closed_with(loss: Loss, known: str) -> Claim:
@@ -731,17 +727,9 @@ def _out_of_sight(loss: Loss) -> Claim:
     """A place took requests, and the capture may lack the connection on which it sent them on."""
     at, count = loss.place.at, loss.seen.count
     it = "it" if count == 1 else "them"
-    return Claim(
-        "request-unanswered",
-        f"{plural(count, 'request')} got no reply: {at} took {it}, and no more is seen; {_wait(loss.waits)}",
-        f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
-        loss.seen,
-        [at],
-        "note",
-        certainty="possible",
-        subject=at,
-        waiting=loss.waits,
-    )
+    summary = f"{plural(count, 'request')} got no reply: {at} took {it}, and no more is seen; {_wait(loss.waits)}"
+    known = f"the capture begins in the middle, so it may lack the connection on which that sent {it} on"
+    return _claim("request-unanswered", loss, summary, known, "note", "possible")
 
 
 def _to_nobody(loss: Loss) -> Claim:

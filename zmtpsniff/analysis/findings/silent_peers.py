@@ -69,6 +69,12 @@ class RhythmicPeer(NamedTuple):
         return is_paced and said.said - self.given.said + self.given.run >= _BEATS
 
     @property
+    def habit(self) -> str:
+        """How it spoke until it fell silent, in words."""
+        said = self.spoken
+        return f"it had spoken by itself {said.said:,} times, every {about(said.longest_gap_ns)} at the latest"
+
+    @property
     def ends_as_before(self) -> bool:
         """Whether its last message is as long as those before: it is no result, and no farewell."""
         return self.spoken.least <= self.spoken.size <= self.spoken.most
@@ -155,15 +161,8 @@ def _with_work(one: RhythmicPeer, others: Iterable[RhythmicPeer], timeout_ns: in
     words = f"says nothing any more: {count} went to it in {about(waited_ns)}, while others go on"
     if one.closed:
         words = f"closed its connection with {count} in hand, after it had said nothing for {about(waited_ns)}"
-    yield Claim(
-        "worker-closed" if one.closed else "worker-silent",
-        f"the worker {one.address} of {one.socket} {words}",
-        known,
-        seen,
-        [one.address, one.socket],
-        certainty="likely",
-        subject=one.address,
-    )
+    code = "worker-closed" if one.closed else "worker-silent"
+    yield _claim(code, one, f"the worker {one.address} of {one.socket} {words}", known, seen)
 
 
 def _without_beats(one: RhythmicPeer, others: Sequence[RhythmicPeer], timeout_ns: int) -> Iterator[Claim]:
@@ -176,16 +175,13 @@ def _without_beats(one: RhythmicPeer, others: Sequence[RhythmicPeer], timeout_ns
     mute = sum(other.is_open and other.is_silent(timeout_ns) for other in now)
     if len(paced) < max(_SPEAKERS, mute + 2) or len(paced) + mute < len(now):
         return
-    yield Claim(
+    yield _claim(
         "heartbeat-lost",
+        one,
         f"the DEALER {one.address} says nothing to {one.socket} any more, for {about(silent_ns)}, while "
         f"{plural(len(paced), 'other')} of the same ROUTER do",
-        f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and so do "
-        "the others",
+        f"{one.habit}, and so do the others",
         Occurrences.of([(spoken.last_ns, one.packet, one.flow)]),
-        [one.address, one.socket],
-        certainty="likely",
-        subject=one.address,
     )
 
 
@@ -199,15 +195,17 @@ def _without_farewell(one: RhythmicPeer, others: Sequence[RhythmicPeer]) -> Iter
     gone = sum(not other.is_open and other.until_ns < later_ns for other in others)
     if len(paced) < max(_SPEAKERS, 2 * gone + 1):
         return
-    yield Claim(
+    claim = _claim(
         "worker-closed",
+        one,
         f"the DEALER {one.address} closed its connection to {one.socket}, while {plural(len(paced), 'other')} of the "
         "same ROUTER go on",
-        f"it had spoken by itself {spoken.said:,} times, every {about(spoken.longest_gap_ns)} at the latest, and its "
-        "last message is like those before: it may have been killed, or told to stop",
+        f"{one.habit}, and its last message is like those before: it may have been killed, or told to stop",
         Occurrences.of([(one.until_ns, one.packet, one.flow)]),
-        [one.address, one.socket],
-        "note",
-        certainty="possible",
-        subject=one.address,
     )
+    yield claim._replace(severity="note", certainty="possible")
+
+
+def _claim(code: str, one: RhythmicPeer, summary: str, known: str, seen: Occurrences) -> Claim:
+    ends = [one.address, one.socket]
+    return Claim(code, summary, known, seen, ends, certainty="likely", subject=one.address)
