@@ -263,7 +263,6 @@ class ServiceCount(msgspec.Struct, eq=False):
     # Of connections on which there were replies:
     asked: int = 0
     answered: int = 0
-    peers: int = 0
     last_ns: int = 0  # when the last message came or went
     is_inferred: bool = False  # at least one of these has sockets that have not announced their types
     by_turns: bool = False  # likewise: nothing but turns shows which message answers which
@@ -278,7 +277,6 @@ class ServiceCount(msgspec.Struct, eq=False):
         if exchange.answered:
             self.asked += exchange.asked
             self.answered += exchange.answered
-            self.peers += 1
         self.last_ns = max(self.last_ns, exchange.last_ns)
         self.is_inferred |= exchange.is_inferred or exchange.by_turns
         self.by_turns |= exchange.by_turns
@@ -296,7 +294,7 @@ class ServiceCount(msgspec.Struct, eq=False):
     @property
     def answers(self) -> bool:
         """Whether the socket usually answers messages, or its workers do."""
-        return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
+        return self.answered > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
 
 
 class UnansweredRequests(msgspec.Struct, eq=False):

@@ -89,8 +89,7 @@ class _Tries(msgspec.Struct, eq=False):
 class _Endpoint(msgspec.Struct, eq=False):
     """One address that somebody tried to connect to."""
 
-    answers: bool = False  # somebody answered there
-    accepted: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_ACCEPTED))  # when
+    accepted: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_ACCEPTED))  # when somebody answered
     refused: _Tries = msgspec.field(default_factory=_Tries)  # since then
     silent: _Tries = msgspec.field(default_factory=_Tries)
     # Those refused before that, by the time when it answered again.
@@ -100,7 +99,6 @@ class _Endpoint(msgspec.Struct, eq=False):
 
     def accept(self, time_ns: int) -> None:
         """The address answers."""
-        self.answers = True
         self.accepted.append(time_ns)
         if self.refused.seen.count:
             self.earlier[time_ns] = self.refused
@@ -155,7 +153,7 @@ class Endpoints(Inquiry):
     def lost_by(self, host: str, when_ns: int) -> str:
         """An address that answered once, and that a host tries in vain since then or longer; else an empty one."""
         for address, one, seen in self._tried_by(host, when_ns):
-            if one.answers and seen.first_ns is not None and seen.first_ns <= when_ns + _SOON_NS:
+            if one.accepted and seen.first_ns is not None and seen.first_ns <= when_ns + _SOON_NS:
                 return address
         return ""
 
@@ -214,7 +212,7 @@ class Endpoints(Inquiry):
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
         # Before the capture, perhaps.
-        answered = endpoint.answers or address in self._servers or address in self._connected
+        answered = endpoint.accepted or address in self._servers or address in self._connected
         any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {listed(tries.hosts)}"
         # Programs that end together end one after the other.
