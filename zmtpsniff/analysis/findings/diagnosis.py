@@ -279,27 +279,11 @@ class Diagnosis:
         return [one for one in found if not isinstance(one, Message)]
 
     def _take_plain(self, events: Sequence[AnyEvent], followed: Container[int] = ()) -> list[AnyEvent]:
-        """Take events without batches of messages; the result is that of take().
+        """Take events without batches, and hand messages over to their listeners, in runs of one connection.
 
-        The messages of the connections ``followed`` have gone to the ways already, in columns.
+        The result is that of take(). The messages of the connections ``followed`` have gone to the ways already, in
+        columns.
         """
-        if self._listeners:
-            return self._take_each(events, followed)
-        # Most batches are messages without listeners, so the common case is one pass that does nothing else.
-        rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
-        for event in rare:
-            if type(event) is Message:
-                self._take_first_reply(event)
-            else:
-                self._take_other(event)
-            if self._listeners:  # the event before made one
-                begin = 1 + next(place for place, one in enumerate(events) if one is event)
-                self._take_each(events[begin:], followed)
-                break
-        return rare
-
-    def _take_each(self, events: Sequence[AnyEvent], followed: Container[int]) -> list[AnyEvent]:
-        """Hand messages over to their listeners, in runs of one connection; the result is that of take()."""
         rare: list[AnyEvent] = []
         flow = -1
         run: list[Message] = []
