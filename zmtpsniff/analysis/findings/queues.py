@@ -51,8 +51,8 @@ class QueueCount:
         self.grows = False  # a claim says so
         self.seen = Occurrences()  # messages that waited long
         self._width_ns = _WIDTH_NS
-        self._in: dict[int, int] = {}
-        self._out: dict[int, int] = {}
+        self._in: Counter[int] = Counter()  # by interval
+        self._out: Counter[int] = Counter()
         self._latest_ns = 0  # when it took the latest message that it passed on
         self._forgotten = 0  # of those that it did not pass on, the oldest
         self._unpassed: deque[_Waiting] = deque(maxlen=_UNPASSED)
@@ -71,30 +71,22 @@ class QueueCount:
 
     def _note(self, taken: Hop) -> None:
         self.at = self.at or taken.dst
-        if taken.way.kind == "request":
-            self.asks = True
+        self.asks = self.asks or taken.way.kind == "request"
 
     def add(self, taken: Hop, passed: Hop) -> None:
         """The program took a message, and passed it on."""
-        taken_ns = taken.time_ns
         if not self.asks:
             self._note(taken)
-        taken_in, passed_in = self._in, self._out
-        passed_ns = passed.time_ns
-        if passed_ns - taken_ns >= _WAIT_NS:
-            self.seen.add(taken_ns, taken.packet, taken.flow)
+        if passed.time_ns - taken.time_ns >= _WAIT_NS:
+            self.seen.add(taken.time_ns, taken.packet, taken.flow)
         self.passed += 1
-        if not passed.certain:
-            self.guessed += 1
-        if taken_ns > self._latest_ns:
-            self._latest_ns = taken_ns
-        place = taken_ns // self._width_ns
-        taken_in[place] = taken_in.get(place, 0) + 1
-        place = passed_ns // self._width_ns
-        passed_in[place] = passed_in.get(place, 0) + 1
-        if len(passed_in) > _INTERVALS or len(taken_in) > _INTERVALS:
+        self.guessed += not passed.certain
+        self._latest_ns = max(self._latest_ns, taken.time_ns)
+        self._in[taken.time_ns // self._width_ns] += 1
+        self._out[passed.time_ns // self._width_ns] += 1
+        if len(self._in) > _INTERVALS or len(self._out) > _INTERVALS:
             self._width_ns *= 2
-            self._in, self._out = widened(taken_in, 1, 2), widened(passed_in, 1, 2)
+            self._in, self._out = Counter(widened(self._in, 1, 2)), Counter(widened(self._out, 1, 2))
         if len(self.senders) < _SENDERS:
             self.senders[passed.src] = None
 
@@ -117,7 +109,7 @@ class QueueCount:
         """How long the queue was at the end of each interval in which it changed, and when that was."""
         held = Counter(time_ns // self._width_ns for time_ns, _, _ in self._held)
         places = sorted(self._in.keys() | self._out.keys() | held.keys())
-        levels = accumulate(self._in.get(place, 0) + held[place] - self._out.get(place, 0) for place in places)
+        levels = accumulate(self._in[place] + held[place] - self._out[place] for place in places)
         return [((place + 1) * self._width_ns, level) for place, level in zip(places, levels, strict=True)]
 
     def row(self) -> QueueRow:

@@ -37,7 +37,6 @@ _BY_CHANCE = 8  # where so many slow ones are expected, that there are none is r
 _WAITING = 1000  # hosts that wait for one place
 _TOPICS = 1000  # topics of one place, and missing publications of one topic
 _SLOWEST = 4  # slow messages that are remembered of one place
-_UNCOUNTED = 1000  # times that wait to be counted together
 _PEERS = 64  # peers to which a place passes requests on
 ANSWERING = "between taking a request and answering it"
 """The work of a program that passes nothing on, in words."""
@@ -148,43 +147,20 @@ class RelayPlace:
 
     def forget_times(self) -> None:
         """Drop all times: the program passes messages on, and may have done so when it seemed to answer them itself."""
-        self._inside = Sketch()
-        self._held = Sketch()
-        self._inside_ns: list[int] = []  # times that wait to be counted
-        self._held_ns: list[int] = []
+        self.inside = Sketch()  # how long the place worked on each message
+        self.held = Sketch()  # how long it worked on each message, and on others meanwhile
         self.network = Sketch()  # how long the packets were on their way to its host and back, where that is known
         self.slowest: list[SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # the least time in it, once it is full
-
-    @property
-    def inside(self) -> Sketch:
-        """How long the place worked on each message."""
-        self._count()
-        return self._inside
-
-    @property
-    def held(self) -> Sketch:
-        """How long it worked on each message, and on others meanwhile."""
-        self._count()
-        return self._held
-
-    def _count(self) -> None:
-        """Count the times that wait: it is quicker for many at once."""
-        self._inside.add_each(self._inside_ns)
-        self._held.add_each(self._held_ns)
-        self._inside_ns.clear()
-        self._held_ns.clear()
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
         taken, passed = one.taken, one.passed
         own_ns = one.inside_ns
-        self._inside_ns.append(own_ns)
+        self.inside.add(own_ns)
         if one.queue_ns and (passed.joined not in BY_SERVICES or one.taken.stream.dst_kind == "PULL"):
             own_ns += one.queue_ns
-        self._held_ns.append(own_ns)
-        if len(self._held_ns) == _UNCOUNTED:
-            self._count()
+        self.held.add(own_ns)
         if one.network_ns:
             self.network.add(one.network_ns)
         if one.resent_ns:
@@ -199,8 +175,7 @@ class RelayPlace:
             self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = passed.stream.dst_kind
-        if passed.time_ns > self.passed_ns:
-            self.passed_ns = passed.time_ns
+        self.passed_ns = max(self.passed_ns, passed.time_ns)
         if own_ns > self._least_slow_ns:
             asks = taken.stream.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
             waiting = host_of(taken.src if asks else passed.dst)

@@ -3,8 +3,7 @@
 A percentile is the value at its nearest rank: the smallest value that at least so many percent of all do not exceed.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import ceil, log
 from typing import Any
 
@@ -48,13 +47,6 @@ class Sketch:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         else:
             self.zeros += 1
-
-    def add_each(self, values: Sequence[int]) -> None:
-        """Count some values; this sketch has no limits."""
-        above = [value for value in values if value > 0]
-        if values:
-            buckets = Counter(map(ceil, map(PER_E.__mul__, map(log, above))))
-            self.add_all(len(values), len(values) - len(above), min(values), max(values), buckets.items())
 
     def add_all(self, count: int, zeros: int, minimum: int, maximum: int, buckets: Iterable[tuple[int, int]]) -> None:
         """Count values that are in buckets; this sketch has no limits."""
