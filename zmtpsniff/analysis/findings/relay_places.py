@@ -151,7 +151,6 @@ class RelayPlace:
         self.held = Sketch()  # how long it worked on each message, and on others meanwhile
         self.network = Sketch()  # how long the packets were on their way to its host and back, where that is known
         self.slowest: list[SlowPassage] = []  # a heap
-        self._least_slow_ns = -1  # the least time in it, once it is full
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
@@ -176,7 +175,7 @@ class RelayPlace:
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = passed.stream.dst_kind
         self.passed_ns = max(self.passed_ns, passed.time_ns)
-        if own_ns > self._least_slow_ns:
+        if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
             asks = taken.stream.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
             waiting = host_of(taken.src if asks else passed.dst)
             slow = SlowPassage(
@@ -185,8 +184,6 @@ class RelayPlace:
                 all(hop.certain and not hop.is_ambiguous for hop in taken.way.hops),
             )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
-            if len(self.slowest) == _SLOWEST:
-                self._least_slow_ns = self.slowest[0].own_ns
 
     def _note_task(self, hop: Hop) -> None:
         """Learn which task a message is for. If the capture lacks the client's request, that is not known."""
@@ -194,8 +191,8 @@ class RelayPlace:
         if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
             self.tasks[way.first.topic if way.kind == "request" else b""] = None
 
-    def losses(self, *, is_open: bool) -> Losses:
-        """Those of ways that are over, or of ways that are open."""
+    def losses_of_ways(self, *, is_open: bool) -> Losses:
+        """Those of ways that are open, or of those that are over."""
         return self.stuck if is_open else self.lost
 
     def loses(self, what: tuple[str, str]) -> float:

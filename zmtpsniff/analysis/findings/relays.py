@@ -399,13 +399,13 @@ class Relays(Inquiry):
         if ended is not None and (ended.why != _TO_NOBODY or last.reply):
             place = self._place_below(last)
             if since_ns is None or last.time_ns <= since_ns:
-                losses = place.losses(is_open=is_open)
+                losses = place.losses_of_ways(is_open=is_open)
                 losses.add(way.kind, ended.why, last)
                 if ended.why == "not-answered" and (fate := self._fate_of_asker(way, place)):
                     losses.add(way.kind, fate, last)
                 asker = self._known_place(last.src)
                 if asker is not None and asker is not place and not last.reply:
-                    asker.losses(is_open=is_open).questions.setdefault(last.dst, last.time_ns)
+                    asker.losses_of_ways(is_open=is_open).questions.setdefault(last.dst, last.time_ns)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
         held_by = self._known_place(last.dst)
