@@ -194,7 +194,7 @@ def database_of(folder: Path, prefix: str = "") -> duckdb.DuckDBPyConnection:
     store, database = Store(str(folder)), duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
-        database.register(f"{prefix}{table}", store.dataset(table, store.opened(table)))
+        database.register(f"{prefix}{table}", store.dataset(table))
     return database
 
 

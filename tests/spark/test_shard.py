@@ -414,7 +414,7 @@ def test_a_series_has_its_states_once(tmp_path: Path) -> None:
     for file in files:
         follow([file], tmp_path / "out")
         store = Store(str(tmp_path / "out"))
-        rows_of_states = store.dataset(STATES, store.opened(STATES)).to_table().select(["series", "name"]).to_pylist()
+        rows_of_states = store.dataset(STATES).to_table().select(["series", "name"]).to_pylist()
         assert len({row["name"] for row in rows_of_states}) == len(rows_of_states) > 0
         assert len(store.paths(STATES)) == 1
     assert_all_told(tmp_path / "out", files)

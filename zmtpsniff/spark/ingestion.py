@@ -132,7 +132,7 @@ class Base:
         self.lost = lost
         self._number = store.last_commit().number
         self.known = known_files(store.captures())
-        self._states = store.dataset(STATES, store.opened(STATES))
+        self._states = store.dataset(STATES)
 
     def series_with(self, wanted: "pc.Expression") -> set[str]:
         """The series with such rows of states."""

@@ -180,27 +180,28 @@ class Store:
         """The rows of ``captures`` on all files, or those of some series."""
         wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
         columns = ["series", "file", "size", "modified_ns", "first_ns", "last_ns", "condition"]
-        return self.dataset("captures", self.opened("captures")).to_table(columns, filter=wanted)
+        return self.dataset("captures").to_table(columns, filter=wanted)
 
     def unreadable(self, paths: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
         """Those of some files that could not be read, or not to their ends: path, condition and reason."""
         wanted = (pc.field("condition") != "whole") & pc.field("file").isin(pa.array(paths, pa.string()))
-        files = self.dataset("captures", self.opened("captures")).to_table(["file", "condition", "error"], wanted)
+        files = self.dataset("captures").to_table(["file", "condition", "error"], wanted)
         return tuple(sorted(zip(*(column.to_pylist() for column in files.columns), strict=True)))
 
     def provisional_series(self) -> set[str]:
         """The series with connections that have provisional rows."""
-        files = self.dataset("connections", self.opened("connections"), _may_be_provisional)
+        files = self.dataset("connections", chosen=_may_be_provisional)
         found = files.to_table(["series"], filter=pc.field("provisional"))
         return set(found.column("series").unique().to_pylist())
 
     def dataset(
-        self, name: str, table: DeltaTable, chosen: Callable[[dict[str, Any]], bool] = bool
+        self, name: str, table: DeltaTable | None = None, chosen: Callable[[dict[str, Any]], bool] = bool
     ) -> FileSystemDataset:
-        """The rows of a table, or those in files whose statistics are so.
+        """The rows of a table, as it is now or was when it was opened, or those in files whose statistics are so.
 
         Delta Lake's own makes an expression of all statistics of each file, which takes 2 ms.
         """
+        table = table or self.opened(name)
         files = {path: one["date"] for path, one in _actions(table).items() if chosen(one)}
         day = pc.field(PARTITION)
         return FileSystemDataset.from_paths(
@@ -240,7 +241,7 @@ class Store:
         whether they have left its series as they were. Raises ConflictError if not, SparkError if it never ends.
         """
         rows = [file for file in files if file.table != STATES]
-        for _ in range(_TRIES):
+        for _ in self._tries():
             table = self.opened(STATES)
             last = self.last_commit()
             self._complete(last)
@@ -253,7 +254,6 @@ class Store:
                 _change(table, STATES, added, removed, made.number, msgspec.to_builtins(made))
                 self._complete(made)
                 return
-        raise SparkError(f"--output {self.location}: too many others write to it: run this again")
 
     def _complete(self, commit: Commit) -> None:
         """Do the rest of a commit that was decided on."""
@@ -263,7 +263,7 @@ class Store:
 
     def _apply(self, name: str, commit: Commit) -> None:
         """Do a commit's step in one table."""
-        for _ in range(_TRIES):
+        for _ in self._tries():
             table = self.opened(name)
             if (table.transaction_version(_APP) or 0) >= commit.number:
                 return
@@ -274,6 +274,10 @@ class Store:
             with suppress(CommitFailedError):  # another one has changed it: perhaps did just this
                 _change(table, name, added, removed, commit.number)
                 return
+
+    def _tries(self) -> Iterator[int]:
+        """The tries at a step; raises SparkError after the last one."""
+        yield from range(_TRIES)
         raise SparkError(f"--output {self.location}: too many others write to it: run this again")
 
     def _replaced(self, table: DeltaTable, name: str, commit: Commit) -> tuple[list[str], list[DataFile]]:
