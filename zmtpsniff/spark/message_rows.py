@@ -51,7 +51,9 @@ from zmtpsniff.spark.row_columns import (
     RowOrigin,
     address_columns,
     integer_column,
+    lengths_only,
     packet_columns,
+    repeated_column,
     sizes_of,
     sums_of,
     text_column,
@@ -82,7 +84,7 @@ class Messages:
     """Messages that wait to become rows, a column at a time."""
 
     def __init__(self, most: int) -> None:
-        """Begin without messages; at most ``most`` octets of each frame are kept."""
+        """Begin without messages; at most ``most`` octets of each frame are kept, of 0 the lengths alone."""
         self.most = most
         self.times = array("q")
         self.packets = array("q")
@@ -177,12 +179,13 @@ class Messages:
         frames = pa.ListArray.from_arrays(sums_of(self.counts), self.frames.build(), OCTETS_LISTS)
         return {
             **{name: column.take(codes) for name, column in few.items()},
-            **time_columns(times, origin),
+            **time_columns(times),
+            "series": repeated_column(origin.series, len(times)),
             "packet": integer_column(self.packets),
             "offset": pc.if_else(pc.equal(offsets, 0), None, offsets),
             "part": integer_column(self.parts).cast(pa.int64()),
             "size": sizes_of(frames),
-            "frames": frames,
+            "frames": frames if self.most else lengths_only(frames),
             "body_hash": self._hashes(len(times)),
             "topic": self._topics(frames, pa.array([kind in WITH_TOPICS for kind in types]).take(codes)),
             **self.relations.columns(origin, self.most),

@@ -120,10 +120,10 @@ def packet_columns(name: str, packets: ArrayLike, origin: RowOrigin) -> dict[str
     return {name: numbers, f"{name}_file": paths}
 
 
-def time_columns(times: pa.Array, origin: RowOrigin) -> dict[str, Any]:
-    """The columns that follow from the times of events, and the series."""
-    dates, series = date_column(times), repeated_column(origin.series, len(times))
-    return {"date": dates, "series": series, "time": time_column(times), "time_ns": times}
+def time_columns(times_ns: Any) -> dict[str, Any]:
+    """The columns that follow from the times of events, nanoseconds since the Unix epoch."""
+    times = number_column(times_ns)
+    return {"date": date_column(times), "time": time_column(times), "time_ns": times}
 
 
 def address_columns(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from zmtpsniff.spark.row_columns import (
     RowOrigin,
     address_columns,
     date_column,
-    lengths_only,
     number_column,
     packet_columns,
     plain_text,
@@ -57,7 +56,6 @@ from zmtpsniff.spark.tables import (
 )
 from zmtpsniff.spark.writer import DISORDER_NS
 
-_PACKET_ENDINGS = tuple(f"_{name}" for name in PACKET_FIELDS)
 _PROPERTIES = SCHEMAS["commands"].field("properties").type
 Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, the rows, and whether they are provisional."""
@@ -91,16 +89,13 @@ class Rows:
     def __init__(self, max_bytes: int, bodies: bool, provisional: bool = False) -> None:
         """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
         self._most = max_bytes or MOST
-        self._bodies = bodies
+        self._most_of_messages = self._most if bodies else 0
         self._provisional = provisional
-        self._messages = self._no_messages()
+        self._messages = Messages(self._most_of_messages)
         self._others: dict[type, list[Any]] = {}
         self._packets: dict[type, list[PacketName]] = {}  # of these
         self._makers = {"STRING": text_column, "BIGINT": number_column, OCTETS: self._octets, OCTETS_LIST: self._lists}
         self._makers[PROPERTIES] = self._properties
-
-    def _no_messages(self) -> Messages:
-        return Messages(self._most if self._bodies else 0)
 
     def take(self, events: Iterable[AnyEvent], origin: RowOrigin, batch_origin: BatchOrigin | None = None) -> None:
         """Take events of one series; batches among them are of ``batch_origin``.
@@ -125,9 +120,7 @@ class Rows:
             yield self._batch(_OWN[kind][0], self._of_kind(kind, origin))
         if self._messages.times:
             columns = self._messages.columns(origin)
-            self._messages = self._no_messages()
-            if not self._bodies:
-                columns["frames"] = lengths_only(columns["frames"])
+            self._messages = Messages(self._most_of_messages)
             yield self._batch("messages", columns)
 
     def _batch(self, table: str, columns: dict[str, Any]) -> Batch:
@@ -136,9 +129,10 @@ class Rows:
     def _of_kind(self, kind: type, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
         events = self._others.pop(kind)
-        columns = _OWN[kind][1](events, self._packets.pop(kind), origin)
+        columns = {"series": repeated_column(origin.series, len(events))}
+        columns |= _OWN[kind][1](events, self._packets.pop(kind), origin)
         for name, sql, value_of in _FIELDS[kind]:
-            if name in PACKET_FIELDS or name.endswith(_PACKET_ENDINGS):
+            if name.endswith(PACKET_FIELDS):
                 packets = array("q", [value or 0 for value in map(value_of, events)])
                 columns |= packet_columns(name, packets, origin)
             elif name not in columns:
@@ -206,7 +200,7 @@ def _wire(events: list[Any], packets: Sequence[PacketName], origin: RowOrigin, *
         "file": text_column([None if one is NOWHERE else origin.files.get(one.file, "") for one in packets]),
         "packet": pa.array([one.number or None for one in packets], pa.int64()),
         "offset": pa.array([one.offset or None for one in packets], pa.int64()),
-        **time_columns(number_column([event.time_ns for event in events]), origin),
+        **time_columns([event.time_ns for event in events]),
         **address_columns("src", [event.src for event in events]),
         **address_columns("dst", [event.dst for event in events]),
         **{name: repeated_column(value, len(events)) for name, value in same.items()},
@@ -218,7 +212,6 @@ def _of_connections(events: list[Connection], _: Sequence[PacketName], origin: R
     ids = [origin.conn_ids[event.flow] for event in events]
     return {
         "date": date_column(starts),
-        "series": repeated_column(origin.series, len(events)),
         "conn_id": [one.name for one in ids],
         "shared_id": [one.is_shared for one in ids],
         **address_columns("client", [event.client.address for event in events]),
@@ -228,16 +221,14 @@ def _of_connections(events: list[Connection], _: Sequence[PacketName], origin: R
     }
 
 
-def _of_work(events: list[Work], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
+def _of_work(events: list[Work], _: Sequence[PacketName], __: RowOrigin) -> dict[str, Any]:
     shares = [list(map(msgspec.structs.asdict, event.workers)) for event in events]
-    workers = pa.array(shares, SCHEMAS["work"].field("workers").type)
-    return {"series": repeated_column(origin.series, len(events)), "workers": workers}
+    return {"workers": pa.array(shares, SCHEMAS["work"].field("workers").type)}
 
 
 def _of_findings(events: list[Finding], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
     return {
         "date": date_column([event.first_ns for event in events]),
-        "series": repeated_column(origin.series, len(events)),
         "first": time_column([event.first_ns for event in events]),
         "last": time_column([event.last_ns for event in events]),
         "evidence": [[_evidence(one, origin) for one in event.evidence] for event in events],
@@ -252,7 +243,7 @@ def _of_ways(events: list[Way], _: Sequence[PacketName], origin: RowOrigin) -> d
 
     legs = [[_leg(one, origin) for one in event.legs] for event in events]
     return {
-        **time_columns(number_column([event.time_ns for event in events]), origin),
+        **time_columns([event.time_ns for event in events]),
         **{name: [some[0][name] for some in legs] for name in ("src", "dst", "file", "packet", "part")},
         "legs": legs,
         "slowest": [part(event.slowest) for event in events],
