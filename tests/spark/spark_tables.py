@@ -189,6 +189,12 @@ def read_tables(folder: Path | str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def assert_equals_read(output: Path | str, files: Sequence[Path], there: Sequence[str] | None = None) -> None:
+    """The tables of one series say what `read` says of its files, which are elsewhere if these are copies."""
+    (found,) = by_series(read_tables(output)).values()
+    assert found == (expected(files) if there is None else expected(there, copies=files))
+
+
 def database_of(folder: Path, prefix: str = "") -> duckdb.DuckDBPyConnection:
     """DuckDB with the tables of a folder, whose names begin with ``prefix`` there."""
     store, database = Store(str(folder)), duckdb.connect()

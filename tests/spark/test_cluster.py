@@ -105,13 +105,19 @@ for arguments in json.loads(sys.argv[1]):
 
 def _zmtpsniff(folder: Path, *commands: tuple[str, ...]) -> str:
     """The standard output of commands of ``zmtpsniff spark``."""
+    arguments = json.dumps([("spark", *command) for command in commands])
+    return _output(folder, [sys.executable, "-c", COMMANDS, arguments])
+
+
+def _output(folder: Path, command: list[str], **environment: str) -> str:
+    """The standard output of a program."""
     done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps([("spark", *arguments) for arguments in commands])],
+        command,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=PATIENCE * 2,
         cwd=PROJECT,
-        env=_environment(folder),
+        env=_environment(folder) | environment,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -124,17 +130,10 @@ def _submit(folder: Path, address: str, captures: "Captures") -> None:
         block.text for block in blocks(PROJECT / "docs" / "spark-operation.md") if block.text.startswith("import sys")
     )
     (folder / "job.py").write_text(job)
-    command = ["--master", address, str(folder / "job.py"), address, str(captures.source), str(captures.tables)]
-    done = subprocess.run(
-        [str(_home() / "bin" / "spark-submit"), *command],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=_environment(folder) | {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(PROJECT)},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "2 files, " in done.stdout
+    arguments = [str(folder / "job.py"), address, str(captures.source), str(captures.tables)]
+    command = [str(_home() / "bin" / "spark-submit"), "--master", address, *arguments]
+    said = _output(folder, command, PYSPARK_DRIVER_PYTHON=sys.executable, PYTHONPATH=str(PROJECT))
+    assert "2 files, " in said
 
 
 class Captures:
@@ -215,16 +214,8 @@ def test_workers_with_an_environment_that_is_packed(tmp_path: Path) -> None:
         names = {"/captures": str(source), "/tables": str(tables), "spark://host:7077": address}
         script = re.sub("|".join(names), lambda match: names[match[0]], block.text)
         here = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        done = subprocess.run(
-            ["bash", "-ec", f"{script.rstrip()} --shards 8 --max-bytes 65536"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * 2,
-            cwd=tmp_path,
-            env=_environment(tmp_path) | conf | {"PATH": here},
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr[-2000:]
+        command = ["bash", "-ec", f"cd {tmp_path}\n{script.rstrip()} --shards 8 --max-bytes 65536"]
+        _output(tmp_path, command, **conf, PATH=here)
     assert by_series(read_tables(tables))[str(source)] == expected(pieces)
     said = [json.loads(line) for path in log.rglob("events_*") for line in path.read_text().splitlines()]
     ended = [

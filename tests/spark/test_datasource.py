@@ -82,7 +82,9 @@ def test_wrong_options(tmp_path: Path, options: dict[str, str], says: str) -> No
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
-    reader = source(tmp_path, "messages").reader(schema("messages"))
+    nothing = source(tmp_path, "messages")
+    assert "`time_ns` BIGINT NOT NULL, " in nothing.schema()
+    reader = nothing.reader(schema("messages"))
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
     gone = source(tmp_path / "gone", "messages")

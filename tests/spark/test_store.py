@@ -22,7 +22,7 @@ from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
 from tests.spark.s3_server import new_bucket
-from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
+from tests.spark.spark_tables import assert_equals_read, by_series, cut, expected, later, read_tables
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
@@ -572,8 +572,7 @@ def test_on_s3(bucket: str, tmp_path: Path) -> None:
         with pytest.raises(KilledError):
             take(["s3://here/in"], "s3a://here/more")
     assert take(["s3://here/in/*/*.pcapng"], f"{bucket}/more")[:2] == (0, 2)
-    (found,) = by_series(read_tables(f"{bucket}/more")).values()
-    assert found == expected([f"{bucket}/in/host/{file.name}" for file in files], copies=files)
+    assert_equals_read(f"{bucket}/more", files, [f"{bucket}/in/host/{file.name}" for file in files])
     assert maintenance.optimize(f"{bucket}/more").compacted >= 0
 
 

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.spark.local_job import take
 from tests.spark.s3_server import Bucket, new_bucket
-from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.spark.spark_tables import assert_equals_read, cut, read_tables
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.runner import run
 from tests.support.small_disk import remount, small_disk
@@ -78,8 +78,7 @@ def is_refused(output: Path | str, pieces: Pieces, why: str, again: Callable[[],
     assert_no_table_is_half_done(output, pieces)
     again()
     take(pieces.files, output)
-    (found,) = by_series(read_tables(output)).values()
-    assert found == expected(pieces.files)
+    assert_equals_read(output, pieces.files)
     return said is not None
 
 
@@ -128,8 +127,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
         remount(disk, "size=8m")
         done = ingest()
         assert (done.returncode, done.stderr.partition(":")[0]) == (0, "1 file"), done.stderr
-        (found,) = by_series(read_tables(disk / "out")).values()
-        assert found == expected([path])
+        assert_equals_read(disk / "out", [path])
 
 
 @pytest.mark.slow  # mounting needs root
@@ -148,8 +146,7 @@ def test_a_folder_that_may_only_be_read(tmp_path: Path, pieces: Pieces) -> None:
         assert rows(disk / "out") == pieces.counts[0]
         remount(disk, "rw")
         take(pieces.files, disk / "out")
-        (found,) = by_series(read_tables(disk / "out")).values()
-        assert found == expected(pieces.files)
+        assert_equals_read(disk / "out", pieces.files)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, pieces: Pieces) -> None:
@@ -179,8 +176,8 @@ def test_an_object_store_that_throttles(bucket: Bucket, tmp_path: Path) -> None:
     system, path = file_system(f"{bucket.url}/throttled/in/host")
     copy_files(str(tmp_path / "host"), path, source_filesystem=LocalFileSystem(), destination_filesystem=system)
     assert take([f"{bucket.url}/throttled/in"], f"{bucket.url}/throttled/out")[:2] == (2, 0)
-    (found,) = by_series(read_tables(f"{bucket.url}/throttled/out")).values()
-    assert found == expected([f"{bucket.url}/throttled/in/host/{file.name}" for file in files], copies=files)
+    there = [f"{bucket.url}/throttled/in/host/{file.name}" for file in files]
+    assert_equals_read(f"{bucket.url}/throttled/out", files, there)
     said = "the store gets too many requests, and answers SlowDown: run this again when it has less to do"
     with pytest.raises(SparkError, match=f"^--output {bucket.url}/busy/out: {said}$"):
         take(files, f"{bucket.url}/busy/out")
