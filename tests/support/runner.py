@@ -25,6 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from tests.support.paths import PROJECT
 
 _PATIENCE = 120.0  # seconds for a run; a machine that does much else may be slow
@@ -97,11 +99,24 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", *said: str) -> None
         assert words in done.stderr
 
 
+def read_lines(*arguments: object) -> list[str]:
+    """The lines of JSON that ``read`` shows with these arguments, whole frames among it; it must succeed."""
+    words = ["read", "-T", "json", "--max-bytes", "0", *map(str, arguments)]
+    if "--engine" in words:  # it starts processes
+        done = run(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+    from zmtpsniff.cli.main import cli
+
+    # In this process: most captures are read in less time than a process takes to fork.
+    told = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    return told.stdout.splitlines()
+
+
 def read_json(*arguments: object) -> list[dict[str, Any]]:
-    """All that ``read`` shows, as JSON, with these arguments, whole frames among it; it must succeed."""
-    done = run("read", "-T", "json", "--max-bytes", "0", *arguments)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """The same lines as records."""
+    return [json.loads(line) for line in read_lines(*arguments)]
 
 
 def _write(descriptor: int, octets: bytes) -> None:
