@@ -8,7 +8,7 @@ from dissectors.events import Octets
 from zmtpsniff.render.look import Look
 from zmtpsniff.render.palette import Palette
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import as_text, at_hand, escape, hex_dump, quote, quote_text
+from zmtpsniff.words.text import as_text, escape, hex_dump, quote, quote_text, shown_octets
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -32,7 +32,7 @@ def body_lines(frame: Octets, look: Look) -> list[str]:
         may_be_odd = '"' in ascii_text or "\\" in ascii_text or ascii_text[0] in _MAY_BE_JSON
         if not may_be_odd and ascii_text.isprintable():
             return [f'{palette.text}"{ascii_text}"{palette.reset}']
-    data, length = at_hand(frame, most)
+    data, length = shown_octets(frame, most)
     if data is None:
         return [palette.paint(palette.dim, quote(frame))]
     if not length:

@@ -5,7 +5,7 @@ from typing import TextIO
 from dissectors.events import AnyEvent, Message, Octets
 from zmtpsniff.render.payload import frames_to_show
 from zmtpsniff.render.renderer import TextRenderer
-from zmtpsniff.words.text import at_hand
+from zmtpsniff.words.text import shown_octets
 
 _RULE = "-" * 40
 
@@ -28,7 +28,7 @@ class DumpRenderer(TextRenderer):
             lines += [self._line(frame) for frame in frames_to_show(event, self._show_secrets)]
 
     def _line(self, frame: Octets) -> str:
-        data, length = at_hand(frame, self._max_bytes)
+        data, length = shown_octets(frame, self._max_bytes)
         if data is None:
             return f"[{length:03d}]"
         text = data.decode() if data.isascii() else None

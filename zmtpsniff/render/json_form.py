@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from dissectors.events import Octets, Payload
 from dissectors.records import is_record, record_fields, without_none
 from dissectors.zmtp.limits import Limits
-from zmtpsniff.words.text import as_text, at_hand
+from zmtpsniff.words.text import as_text, shown_octets
 
 DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
 OCTETS = frozenset(get_args(Octets))  # the types of octets
@@ -42,7 +42,7 @@ def octets_json(octets: Octets, max_bytes: int) -> str:
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
     """The object that stands for octets in a record, with ``max_bytes`` of them at most (0: no limit)."""
-    data, length = at_hand(octets, max_bytes)
+    data, length = shown_octets(octets, max_bytes)
     if data is None:
         return {"length": length}
     whole = len(data) == length

@@ -48,7 +48,7 @@ def as_text(data: bytes, whole: bool = True) -> str | None:
     return None
 
 
-def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
+def shown_octets(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     """The octets that may be shown, at most ``max_bytes`` (0: no limit), and how many there were on the wire.
 
     The first is None for octets that must not be shown at all.
@@ -65,7 +65,7 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
 def wire_lengths(frames: Sequence[Octets]) -> list[int]:
     """How many octets each frame had on the wire; len() gives no more than Python takes for a length."""
     lengths = [*map(len, frames)]
-    return lengths if max(lengths, default=0) < sys.maxsize else [at_hand(frame, 0)[1] for frame in frames]
+    return lengths if max(lengths, default=0) < sys.maxsize else [shown_octets(frame, 0)[1] for frame in frames]
 
 
 def common_start(one: bytes, other: bytes) -> bytes:
@@ -107,7 +107,7 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
             if not left:
                 return quoted
             return quoted + (more.format(f"{left:,}") if "{" in more else more)
-    first, length = at_hand(octets, max_bytes)
+    first, length = shown_octets(octets, max_bytes)
     if first is None:
         return f"({length} octets, not shown)"
     whole = len(first) == length
