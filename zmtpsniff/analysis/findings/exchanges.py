@@ -224,7 +224,7 @@ class Suspect:
     """A connection on which requests waited when it ended: ``missing`` so many, for ``waited_ns``."""
 
     __slots__ = (
-        "answered", "asker", "asker_kind", "closed", "flow", "is_inferred", "is_sealed", "missing", "oldest", "replier",
+        "answered", "asker", "asker_kind", "closed", "doubt", "flow", "is_sealed", "missing", "oldest", "replier",
         "strict", "took_turns", "until_ns", "waited_ns",
     )  # fmt: skip
 
@@ -242,7 +242,7 @@ class Suspect:
         unasked = len(exchange.pending) - self.missing
         self.took_turns = exchange.in_turns >= _TURNS and is_asked and unasked <= self.answered * _UNASKED
         self.strict = exchange.strict
-        self.is_inferred, self.is_sealed = exchange.is_inferred, exchange.is_sealed
+        self.is_sealed, self.doubt = exchange.is_sealed, _doubt(exchange)
         # It closed the connection, and not its peer.
         self.closed = event.closer is not None and event.closer.address == self.replier
         self.flow = event.flow
@@ -289,12 +289,16 @@ class ServiceCount(msgspec.Struct, eq=False):
     @property
     def doubt(self) -> str:
         """A clause that says why its requests and replies are not certain; empty if they are."""
-        return SEALED if self.is_sealed else INFERRED if self.is_inferred else ""
+        return _doubt(self)
 
     @property
     def answers(self) -> bool:
         """Whether the socket usually answers messages, or its workers do."""
         return self.answered > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
+
+
+def _doubt(counted: ExchangeCount | ServiceCount) -> str:
+    return SEALED if counted.is_sealed else INFERRED if counted.is_inferred else ""
 
 
 class UnansweredRequests(msgspec.Struct, eq=False):

@@ -31,14 +31,7 @@ from dissectors.events import Connection, Message, Problem, Severity
 from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.findings.exchanges import (
-    INFERRED,
-    SEALED,
-    ExchangeCount,
-    ServiceCount,
-    Suspect,
-    UnansweredRequests,
-)
+from zmtpsniff.analysis.findings.exchanges import ExchangeCount, ServiceCount, Suspect, UnansweredRequests
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.rhythms import Rhythm
@@ -328,11 +321,11 @@ class Requests(Inquiry):
             # Of sockets that may answer in any order it is not known which of their requests is left.
             is_known = suspect.missing == 1 and suspect.strict
             which = f"the request of packet {suspect.oldest[1]}" if is_known else plural(suspect.missing, "request")
+            known = f"it closes the connection first, before it replies, and {suspect.asker} goes on without it"
             yield Claim(
                 "worker-closed",
                 f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",
-                f"it closes the connection first, before it replies, and {suspect.asker} goes on without it"
-                f"{SEALED if suspect.is_sealed else ''}",
+                f"{known}{suspect.doubt}",
                 suspect.seen,
                 [suspect.replier, suspect.asker],
                 certainty="certain" if suspect.strict and not suspect.is_sealed else "likely",
@@ -364,7 +357,6 @@ class Requests(Inquiry):
                 f"{plural(suspect.missing, 'request')} in {about(suspect.waited_ns)}{since}, while others gave "
                 f"{plural(others, 'reply')}",
                 "the requests are in the capture, and no message comes back on that connection",
-                SEALED if suspect.is_sealed else "",
                 "likely" if suspect.is_sealed else "certain",
             )
 
@@ -385,19 +377,16 @@ class Requests(Inquiry):
                 f"{suspect.replier} does not answer {suspect.asker}: {plural(suspect.missing, 'request')} without a "
                 f"reply for {about(suspect.waited_ns)}{while_others}{before}",
                 "no message comes back on that connection",
-                INFERRED if suspect.is_inferred else "",
                 "likely",
             )
 
-    def _silence(
-        self, code: str, suspect: Suspect, summary: str, known: str, remark: str, certainty: Certainty
-    ) -> Claim:
-        """The claim that a socket answers nothing; a ``remark`` says why that is not certain."""
+    def _silence(self, code: str, suspect: Suspect, summary: str, known: str, certainty: Certainty) -> Claim:
+        """The claim that a socket answers nothing."""
         not_reached = self._not_reached(suspect.flow, suspect.replier)
         return Claim(
             code,
             summary,
-            f"{known}{not_reached}{remark}",
+            f"{known}{not_reached}{suspect.doubt}",
             suspect.seen,
             [suspect.replier, suspect.asker],
             certainty=certainty,
