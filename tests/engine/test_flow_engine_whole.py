@@ -14,6 +14,7 @@ from tests.support.both_cores import BothCores
 from tests.support.examples import examples, sampled
 from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation, Piece, greetings, request_reply, text_body
+from tests.world.listener import WitnessLog
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import message
 from tests.world.tap import load
@@ -26,8 +27,7 @@ from zmtpsniff.net import packets as packets_module
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK, BEGINS, FIN, PSH, RST, SYN
-from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
-from zmtpsniff.words.set_clocks import ForwardJumps
+from zmtpsniff.net.witness import Acknowledgment
 
 LIMITS = FlowLimits()
 SHORT = segments(Conversation("short", (*greetings(3, b"REQ", b"REP"), Piece(0, message(3, b"", b"question")))))
@@ -39,23 +39,12 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled_module, "LEAST", 1 << 40)  # no flow is settled
 
 
-class Listener:
+class Listener(WitnessLog):
     """A witness, and who asks for acknowledgments; those count that acknowledge more than the one before."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
-        self.jumps = ForwardJumps()
-        self.told: list[object] = []
+        super().__init__()
         self.acked: dict[tuple[int, str], list[tuple[int, int]]] = {}
-
-    def attempt(self, attempt: Attempt) -> None:
-        self.told.append(attempt)
-
-    def stall(self, stall: Stall) -> None:
-        self.told.append(stall)
-
-    def pause(self, pause: Pause) -> None:
-        self.told.append(pause)
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         for time_ns, flow, sender, offset in acknowledgments:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.world.conversation import publications, pushes, request_reply
+from tests.world.listener import WitnessLog
 from tests.world.network import duplicate, early_acks, overlap, packets, reorder, resegment, segments
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import Flow
@@ -20,8 +21,7 @@ from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.reassembly import ATTENTION
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
-from zmtpsniff.net.witness import Attempt, Pause, Stall, Witness
-from zmtpsniff.words.set_clocks import ForwardJumps
+from zmtpsniff.net.witness import Witness
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
 SERVER = bytes([10, 0, 0, 2]), 5555
@@ -152,26 +152,11 @@ def test_one_direction_is_no_disorder() -> None:
     assert wire.table.problems() == []
 
 
-class Attempts:
-    """A witness of attempts alone."""
-
-    def __init__(self) -> None:
-        self.seen: list[Attempt] = []
-        self.jumps = ForwardJumps()
-
-    def attempt(self, attempt: Attempt) -> None:
-        self.seen.append(attempt)
-
-    def stall(self, stall: Stall) -> None: ...
-
-    def pause(self, pause: Pause) -> None: ...
-
-
 @pytest.mark.parametrize("is_answered", [False, True])
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, is_answered: bool) -> None:
-    attempts = Attempts()
-    wire = Wire(witness=attempts)
+    log = WitnessLog()
+    wire = Wire(witness=log)
     for _ in range(3):
         for _ in range(copies):
             wire.send(False, 1000, flags=SYN)
@@ -179,7 +164,7 @@ def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, 
     for _ in range(copies if is_answered else 0):
         wire.send(True, 0, flags=RST | ACK, ack=1001)
     wire.table.finish()
-    assert [(one.outcome, one.syns) for one in attempts.seen] == [("refused" if is_answered else "silent", 3)]
+    assert [(one.outcome, one.syns) for one in log.attempts] == [("refused" if is_answered else "silent", 3)]
 
 
 @pytest.mark.parametrize(
@@ -189,33 +174,33 @@ def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, 
 )  # fmt: skip
 def test_a_connection_of_before_the_capture(flags: int, accepted: set[str]) -> None:
     """A RST alone may come from a host that knows the connection no longer."""
-    attempts = Attempts()
-    wire = Wire(witness=attempts)
+    log = WitnessLog()
+    wire = Wire(witness=log)
     wire.send(False, 1001, b"request", ack=5001)
     wire.send(True, 5001, flags=flags, ack=1008)
     wire.table.finish()
-    assert {one.outcome for one in attempts.seen} == {"before"}
-    assert {one.server for one in attempts.seen} == accepted
+    assert {one.outcome for one in log.attempts} == {"before"}
+    assert {one.server for one in log.attempts} == accepted
 
 
 @pytest.mark.parametrize("is_its_answer", [True, False])
 def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
     """As in captures of two hosts whose clocks differ."""
-    attempts = Attempts()
-    wire = Wire(witness=attempts)
+    log = WitnessLog()
+    wire = Wire(witness=log)
     wire.send(True, 0, flags=RST | ACK, ack=1001 if is_its_answer else 2001)
     wire.pause(0.3)
     for _ in range(3):
         wire.send(False, 1000, flags=SYN)
         wire.pause(1)
     wire.table.finish()
-    assert [one.outcome for one in attempts.seen] == (["refused"] if is_its_answer else ["silent"])
+    assert [one.outcome for one in log.attempts] == (["refused"] if is_its_answer else ["silent"])
     assert wire.table.register.count == 1
 
 
 def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = Attempts()
-    wire = Wire(witness=attempts)
+    log = WitnessLog()
+    wire = Wire(witness=log)
     for port in range(40_001, 40_006):
         for _ in range(2):  # a capture point may see each packet twice
             wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
@@ -224,10 +209,10 @@ def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) 
     wire.send(True, 0, flags=RST, port=40_008)
     monkeypatch.setattr("zmtpsniff.net.attempts._MOST_REFUSALS", 3)
     wire.send(True, 0, flags=RST | ACK, ack=1001, port=40_006)
-    assert len(attempts.seen) == 2  # that of the port used again, and one that makes room
+    assert len(log.attempts) == 2  # that of the port used again, and one that makes room
     wire.table.finish()
-    assert [(one.outcome, one.syns, one.flow) for one in attempts.seen] == [("refused", 0, 0)] * 7
-    assert sorted(one.client for one in attempts.seen) == [
+    assert [(one.outcome, one.syns, one.flow) for one in log.attempts] == [("refused", 0, 0)] * 7
+    assert sorted(one.client for one in log.attempts) == [
         f"10.0.0.1:{port}" for port in (40_001, *range(40_001, 40_007))
     ]
     assert wire.table.register.count == 0

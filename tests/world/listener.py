@@ -1,4 +1,7 @@
-"""A dissection that only hears a flow: all that comes out of each direction, in order."""
+"""Those who only hear flows: a dissection with all that comes out of each direction, in order, and a witness."""
+
+from zmtpsniff.net.witness import Attempt, Pause, Stall
+from zmtpsniff.words.set_clocks import ForwardJumps
 
 
 class Ear:
@@ -38,3 +41,16 @@ class Listener:
 
     def release(self) -> None:
         """Nothing refers back to it."""
+
+
+class WitnessLog:
+    """A witness that remembers what flows tell it."""
+
+    def __init__(self) -> None:
+        self.jumps = ForwardJumps()
+        self.told: list[Attempt | Stall | Pause] = []
+        self.attempt = self.stall = self.pause = self.told.append
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return [one for one in self.told if isinstance(one, Attempt)]
