@@ -78,7 +78,6 @@ class Boxes(Part):
     """Opens the boxes of one connection."""
 
     curve: Live["Curve"] = LATER  # has the keys; None for the state in a snapshot, where nobody has keys
-    ring: Live[KeyRing] = LATER
     _sodium: Live[Sodium] = LATER
     wait: Live["Wait | None"] = None  # where its events wait for a key, if they do
     waited: Live[bool] = False  # its events have waited once, and do not wait again
@@ -102,7 +101,6 @@ class Boxes(Part):
     def __post_init__(self) -> None:
         """Use the keys of ``curve``."""
         if self.curve is not None:
-            self.ring = self.curve.ring
             self._sodium = self.curve.sodium
 
     def after_load(self) -> None:
@@ -148,8 +146,8 @@ class Boxes(Part):
         if self.hello is None or self.client_key is None or self._hello_key is not None:
             return
         nonce, box = self.hello
-        client_secret = self.ring.secret_of(self.client_key)
-        for known in self.ring.secrets(0 if client_secret else since, _MOST_SECRETS):
+        client_secret = self.curve.ring.secret_of(self.client_key)
+        for known in self.curve.ring.secrets(0 if client_secret else since, _MOST_SECRETS):
             key = self._key_with(known, self.client_key, client_secret)
             if key is not None and self._sodium.open(key, _HELLO + nonce, box) is not None:
                 self._hello_key, self.hello_for = key, known.public
@@ -234,7 +232,7 @@ class Boxes(Part):
 
     def _candidates(self) -> Iterator[tuple[bytes, bytes | None]]:
         """Keys that may be the key of the connection, with s' where it is known."""
-        ring = self.ring
+        ring = self.curve.ring
         since, self._asked_before, self._asked = self._asked_before, self._asked, ring.added
         if self._asked > since:
             self._open_hello(since)
@@ -272,8 +270,8 @@ class Boxes(Part):
         server = self.server_key
         if server is None:
             return
-        server_secret = self.ring.secret_of(server)
-        key = self._key_with(SecretKey(server, server_secret), client, self.ring.secret_of(client))
+        server_secret = self.curve.ring.secret_of(server)
+        key = self._key_with(SecretKey(server, server_secret), client, self.curve.ring.secret_of(client))
         if key is not None:
             yield key, server_secret
 
@@ -296,7 +294,7 @@ class Boxes(Part):
             if known is None or known == self.hello_for:
                 return None
             return f"the client's HELLO is for the server key {self.hello_for.hex()}, but {server} has {known.hex()}"
-        secrets = [key.public for key in self.ring.secrets(0, _MOST_SECRETS) if key.secret is not None]
+        secrets = [key.public for key in self.curve.ring.secrets(0, _MOST_SECRETS) if key.secret is not None]
         if not secrets:
             return None
         if known is not None:
@@ -345,7 +343,7 @@ class Wait:
         self._sealed: dict[int, tuple[Opener, bool]] = {}  # by place of a closed command: who can open it, is it whole
         self._damaged = [opener.may_lack_octets for opener in openers]  # when the first box came
         self._deferred: dict[int, list[Callable[[], None]]] = {}  # by the place of the event behind it
-        self._asked = boxes.ring.added
+        self._asked = boxes.curve.ring.added
         self._tallies = [opener.journal.tally for opener in openers]
         for opener in openers:
             opener.journal.out = self._events
@@ -364,9 +362,9 @@ class Wait:
     def ask_again(self) -> None:
         """Try the keys that have come since with the first boxes."""
         boxes = self._boxes
-        if boxes.ring.added == self._asked:
+        if boxes.curve.ring.added == self._asked:
             return
-        self._asked = boxes.ring.added
+        self._asked = boxes.curve.ring.added
         for place in list(islice(self._sealed, _FIRST)):
             command, (opener, _) = self._events[place], self._sealed[place]
             assert isinstance(command, Command)
