@@ -343,7 +343,9 @@ def test_kv_events() -> None:
         assert fields(*frames)["events"] == found["events"]
     tagged = msgspec.msgpack.encode([1.5, [{"type": "BlockRemoved", "block_hashes": [3], "medium": "CPU"}], None])
     assert fields(b"", number, tagged)["events"] == [{"event": "BlockRemoved", "block_hashes": [3], "medium": "CPU"}]
-    for other in ([1.5, [["SomethingElse", [3]]]], [1.5, []], [1, [["AllBlocksCleared"]]], [1.5, [["BlockStored"]]]):
+    known = ["AllBlocksCleared"]
+    odd = [[["SomethingElse", [3]]], [], [["BlockStored"]], "AllBlocksCleared", [known, 7], [known, [7]], [[]]]
+    for other in ([1, [known]], *([1.5, events] for events in odd), [1.5, [known], "rank"]):
         assert payload(b"kv-events", number, msgspec.msgpack.encode(other)) is None
     assert payload(b"kv-events", number[1:], batch) is None
     assert payload(b"kv-events", number, b"\x92\xcb") is None
