@@ -1,6 +1,5 @@
 import io
 import json
-import typing
 from typing import Any
 
 import jsonschema
@@ -11,37 +10,19 @@ from hypothesis import strategies as st
 
 from dissectors.events import (
     EVENT_TYPES,
-    Body,
     Capture,
     Command,
-    Cut,
     Event,
-    Hidden,
     Message,
-    Payload,
     Problem,
 )
 from dissectors.records import record_fields
+from tests.support.made_up_events import made_up
 from zmtpsniff.render.json_schema import json_schema
 from zmtpsniff.render.jsonl import JsonlRenderer
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 PLACE = (1_700_000_000_123_456_789, 17, 1, "10.0.0.1:43210", "10.0.0.2:5555")
-
-st.register_type_strategy(Cut, st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(), st.integers(0)))
-st.register_type_strategy(Hidden, st.builds(Hidden, st.integers(0)))
-st.register_type_strategy(float, st.floats(0, 1))  # shares
-_SCALARS = st.text() | st.integers() | st.booleans() | st.floats() | st.binary()
-_VALUES = _SCALARS | st.lists(_SCALARS, max_size=2) | st.dictionaries(st.text(), _SCALARS, max_size=2)
-_FIELDS = st.dictionaries(st.text(), _VALUES, max_size=3)
-st.register_type_strategy(Payload, st.builds(Payload, st.text(), st.text(), _FIELDS))
-st.register_type_strategy(Body, st.builds(Body, st.integers(0), st.text(), _VALUES))
-
-
-def every_field(kind: type[Event]) -> st.SearchStrategy[Any]:
-    """Events of a type with all their fields made up from the types of these."""
-    hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{name: st.from_type(hints[name]) for name in kind.__struct_fields__})
 
 
 def record(event: Any) -> dict[str, Any]:
@@ -58,7 +39,7 @@ def test_schema_is_a_schema() -> None:
 @pytest.mark.parametrize("kind", EVENT_TYPES)
 @given(data=st.data())
 def test_records_fulfil_the_schema(kind: type[Event], data: st.DataObject) -> None:
-    event = data.draw(every_field(kind))
+    event = data.draw(made_up(kind))
     written = record(event)
     VALIDATOR.validate(written)
     assert set(written) <= {"type", *(field.name for field in record_fields(kind))}

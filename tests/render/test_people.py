@@ -18,22 +18,18 @@ from rich.cells import cell_len
 
 from dissectors.events import (
     AnyEvent,
-    Beacon,
-    Capture,
     Command,
     Comment,
-    Connection,
     Cut,
     Greeting,
-    Hidden,
     Message,
-    Peer,
+    Octets,
     Problem,
     Share,
-    Sides,
     Subscription,
     Work,
 )
+from tests.support.made_up_events import events, made_up
 from zmtpsniff.render import FORMATS, Format, make_renderer
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
@@ -48,73 +44,7 @@ T = 1_700_000_000_123_456_789
 PLACE = (T, 17, 1, CLIENT, SERVER)
 SPACES = re.compile(" +$", re.MULTILINE)
 SGR = re.compile(r"\x1b\[[0-9;]*m")
-
-octets = st.one_of(
-    st.binary(max_size=100),
-    st.text(max_size=30).map(lambda text: text.encode("utf-8", "surrogatepass")),
-    st.sampled_from(
-        [b'{"a": [1, null, "\\u0007"]}', b'{"a":\r\n\t"\xe2\x80\xae"}', b"a\r\nb\tc\n", b'["\x1b', b"[[[["]
-    ),
-    st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(max_size=20), st.integers(0, 3)),
-    st.builds(Hidden, st.integers(0, 100)),
-)
-names = st.one_of(
-    st.text(alphabet=st.characters(exclude_categories=()), max_size=10),
-    st.sampled_from(["\x1b[31m", "\x9b2J", "\u202e", "a\nb", "\ud800", "\x7f", "\xad", "\U000e0041"]),
-)
-maybe_names = st.none() | names
-place = (st.integers(0, 2**70), st.integers(1, 2**40), st.integers(1, 100), names, names)
-peers = st.builds(Peer, names, maybe_names, maybe_names, st.none() | octets, st.none() | place[1])
-sides = st.builds(Sides, st.integers(0, 2**40), st.integers(0, 2**40))
-events = st.one_of(
-    st.builds(Greeting, *place, maybe_names, maybe_names, st.none() | st.booleans(), maybe_names, st.none() | octets),
-    st.builds(
-        Command,
-        *place,
-        names,
-        properties=st.none() | st.dictionaries(names | st.just("Socket-Type"), octets, max_size=3),
-        socket_type=maybe_names,
-        reason=st.none() | octets,
-        ttl_ms=st.none() | st.integers(0, 10_000_000),
-        version=maybe_names,
-        box=st.none() | octets,
-        incomplete=st.booleans(),
-    ),
-    st.builds(
-        Subscription,
-        *place,
-        st.sampled_from(["subscribe", "cancel"]),
-        octets,
-        st.sampled_from(["message", "command"]),
-        incomplete=st.booleans(),
-    ),
-    st.builds(Message, *place, st.lists(octets, max_size=4), maybe_names | st.just("RADIO"), incomplete=st.booleans()),
-    st.builds(
-        Problem, st.sampled_from(["error", "warning", "note"]), names, names, *(st.none() | part for part in place)
-    ),
-    st.builds(Beacon, *place, names, names, st.integers(0, 65_535), st.none() | octets, st.none() | octets),
-    st.builds(Comment, names, st.none() | place[0], st.none() | place[1]),
-    st.builds(
-        Connection,
-        place[2],
-        st.sampled_from(["tcp", "ws"]),
-        peers,
-        peers,
-        sides,
-        sides,
-        place[0],
-        place[0],
-        st.sampled_from(["fin", "rst", "timeout", "open"]),
-        maybe_names,
-        maybe_names,
-        st.sampled_from([None, "complete", "failed", "incomplete", "not-seen"]),
-        st.lists(octets, max_size=12),
-    ),
-    st.builds(
-        Work, names, place[2], st.lists(st.builds(Share, names, place[2], st.floats(0, 1)), min_size=1, max_size=12)
-    ),
-    st.builds(Capture, *[st.integers(0, 2**40)] * 7),
-)
+_bodies = st.lists(made_up(Octets), min_size=1, max_size=6)
 
 
 def shown(output: Format, batch: list[Any], encoding: str = "utf-8", **options: Any) -> str:
@@ -171,7 +101,7 @@ def test_every_record_is_whole_lines(batch: list[AnyEvent], output: Any) -> None
         assert len(re.findall(r"^(?!(?:\d+-\d\d-\d\d|@\d+) UTC$)", text, re.MULTILINE)) - 1 == len(batch)
 
 
-@given(st.lists(octets, min_size=1, max_size=6), st.sampled_from(["tree", "summary"]), st.integers(0, 1), st.booleans())
+@given(_bodies, st.sampled_from(["tree", "summary"]), st.integers(0, 1), st.booleans())
 def test_messages_of_a_run_are_shown_as_each_by_itself(
     bodies: list[Any], output: Any, verbosity: int, whole: bool
 ) -> None:
