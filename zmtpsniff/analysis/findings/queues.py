@@ -80,8 +80,10 @@ class QueueCount:
         if passed.time_ns - taken.time_ns >= _WAIT_NS:
             self.seen.add(taken.time_ns, taken.packet, taken.flow)
         self.passed += 1
-        self.guessed += not passed.certain
-        self._latest_ns = max(self._latest_ns, taken.time_ns)
+        if not passed.certain:
+            self.guessed += 1
+        if taken.time_ns > self._latest_ns:
+            self._latest_ns = taken.time_ns
         self._in[taken.time_ns // self._width_ns] += 1
         self._out[passed.time_ns // self._width_ns] += 1
         if len(self._in) > _INTERVALS or len(self._out) > _INTERVALS:

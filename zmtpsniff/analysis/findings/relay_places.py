@@ -174,7 +174,8 @@ class RelayPlace:
             self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = passed.stream.dst_kind
-        self.passed_ns = max(self.passed_ns, passed.time_ns)
+        if passed.time_ns > self.passed_ns:
+            self.passed_ns = passed.time_ns
         if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
             asks = taken.stream.sends == "request" and not taken.reply  # publishers and pushers wait for nobody
             waiting = host_of(taken.src if asks else passed.dst)
