@@ -29,7 +29,7 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from tests.support.made_up_events import events, made_up
+from tests.support.made_up_events import made_up, made_up_events
 from zmtpsniff.render import FORMATS, Format, make_renderer
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
@@ -45,6 +45,7 @@ PLACE = (T, 17, 1, CLIENT, SERVER)
 SPACES = re.compile(" +$", re.MULTILINE)
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 _bodies = st.lists(made_up(Octets), min_size=1, max_size=6)
+events = made_up_events()
 
 
 def shown(output: Format, batch: list[Any], encoding: str = "utf-8", **options: Any) -> str:

@@ -1,64 +1,30 @@
 """Events of all kinds and texts of filters, made at random for tests of display filters."""
 
-import functools
-import operator
-import types
-import typing
+from types import NoneType
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 
-from dissectors.events import EVENT_TYPES, Cut, Hidden
+from dissectors.events import Cut, Hidden
+from tests.support.made_up_events import Strategies, made_up_events
 from zmtpsniff.filters.filter_fields import list_fields
 
 WORDS = ["orders", "", "REQ", "a", "é", "127.0.0.1:5555", "[::1]:80", "3.1", "NULL", "\x00x", "READY", "Socket-Type"]
 
 
-@st.composite
-def _cut(draw: st.DrawFn) -> Cut:
-    data = draw(_OCTETS)
-    return Cut(data, len(data) + draw(st.integers(1, 1000)))
-
-
 _OCTETS = st.sampled_from([word.encode() for word in WORDS]) | st.binary(max_size=6)
-_ANY_OCTETS = _OCTETS | _cut() | st.builds(Hidden, st.integers(0, 20))
-
-
-def _of_hint(hint: Any) -> st.SearchStrategy[Any]:
-    if hint is bytes:
-        return _ANY_OCTETS
-    if hint in (Cut, Hidden):
-        return st.nothing()
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return struct(hint)
-    arguments = typing.get_args(hint)
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return functools.reduce(operator.or_, map(_of_hint, arguments))
-    if origin is typing.Literal:
-        return st.sampled_from(arguments)
-    if origin is list:
-        return st.lists(_of_hint(arguments[0]), max_size=4)
-    if origin is dict:
-        return st.dictionaries(st.sampled_from(WORDS), _of_hint(arguments[1]), max_size=3)
-    simple: dict[Any, st.SearchStrategy[Any]] = {
-        type(None): st.none(),
-        bool: st.booleans(),
-        int: st.integers(-1, 6) | st.integers(0, 2**63),
-        float: st.floats(0, 1),
-        str: st.sampled_from(WORDS) | st.text(max_size=5) | st.just("\udcff"),
-        Any: st.sampled_from(WORDS),
-    }
-    return simple[hint]
-
-
-def struct(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    """Structs of a type, with all their fields."""
-    return st.builds(kind, **{name: _of_hint(hint) for name, hint in typing.get_type_hints(kind).items()})
-
-
-EVENTS = st.one_of([struct(kind) for kind in EVENT_TYPES])
+_ORDINARY: Strategies = {
+    NoneType: st.none(),
+    bool: st.booleans(),
+    int: st.integers(-1, 6) | st.integers(0, 2**63),
+    float: st.floats(0, 1),
+    str: st.sampled_from(WORDS) | st.text(max_size=5) | st.just("\udcff"),
+    Any: st.sampled_from(WORDS),
+    bytes: _OCTETS,
+    Cut: st.builds(lambda data, more: Cut(data, len(data) + more), _OCTETS, st.integers(1, 1000)),
+    Hidden: st.builds(Hidden, st.integers(0, 20)),
+}
+EVENTS = made_up_events(_ORDINARY)
 
 _SUBSCRIPTS = ["", "", "", "[0]", "[-1]", "[0:2]", "[1:]", "[:1]", "[0-1]", "[-2:2]", "[0][0:1]"]
 _TEXTS = [r'"orders"', '"REQ"', '""', '"a"', r'"\x00x"', r'r"\d"', r'"\u00e9"', '"127.0.0.1:5555"']

@@ -1,6 +1,7 @@
 """Events that hypothesis makes up from the types of their fields, so that no field is left out, whoever adds it."""
 
 import typing
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any
 
@@ -21,7 +22,8 @@ _names = st.one_of(
     st.sampled_from(["\x1b[31m", "\x9b2J", "\u202e", "a\nb", "\ud800", "\x7f", "\xad", "\U000e0041"]),
 )
 _scalars = _names | st.integers() | st.booleans() | st.floats() | _octets
-_PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+Strategies = Mapping[Any, st.SearchStrategy[Any]]
+_NASTY: Strategies = {
     str: _names,
     int: st.integers(0, 2**40) | st.just(2**70),
     float: st.floats(0, 1),  # shares
@@ -34,21 +36,24 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-def made_up(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a type; of a struct with all its fields made up."""
-    if hint in _PLAIN:
-        return _PLAIN[hint]
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, UnionType):
-        return st.one_of([made_up(one) for one in arguments])
+def made_up(hint: Any, plain: Strategies = _NASTY) -> st.SearchStrategy[Any]:
+    """Values of a type; of a struct with all its fields made up. ``plain`` has those of types without parts."""
+    if hint in plain:
+        return plain[hint]
+    origin = typing.get_origin(hint)
     if origin is typing.Literal:
-        return st.sampled_from(arguments)
+        return st.sampled_from(typing.get_args(hint))
+    parts = [made_up(one, plain) for one in typing.get_args(hint)]
+    if origin in (typing.Union, UnionType):
+        return st.one_of(parts)
     if origin is list:
-        return st.lists(made_up(arguments[0]), max_size=9)
+        return st.lists(*parts, max_size=9)
     if origin is dict:
-        return st.dictionaries(made_up(arguments[0]), made_up(arguments[1]), max_size=3)
-    hints = typing.get_type_hints(hint)
-    return st.builds(hint, **{name: made_up(hints[name]) for name in hint.__struct_fields__})
+        return st.dictionaries(*parts, max_size=3)
+    fields = typing.get_type_hints(hint)
+    return st.builds(hint, **{name: made_up(fields[name], plain) for name in hint.__struct_fields__})
 
 
-events: st.SearchStrategy[AnyEvent] = st.one_of([made_up(kind) for kind in EVENT_TYPES])
+def made_up_events(plain: Strategies = _NASTY) -> st.SearchStrategy[AnyEvent]:
+    """Events of all types."""
+    return st.one_of([made_up(kind, plain) for kind in EVENT_TYPES])
