@@ -4,15 +4,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.control_groups import ControlGroup
-from tests.support.live_program import LiveProgram, Record, live, needs_privilege, wait_for
-from tests.support.namespaces import Side, is_capturing, needs_namespaces
+from tests.support.live_program import LiveProgram, Record, live, needs_privilege, silent
+from tests.support.namespaces import Side, needs_namespaces
 
 pytestmark = [needs_namespaces, needs_privilege, pytest.mark.slow]
 
@@ -36,7 +35,7 @@ def starve(
     group.limit_memory(MEMORY)
     # Not ip netns exec, which hides the control groups.
     prefix = group.run("nsenter", f"--net=/run/netns/{side.namespace}")
-    started = diagnosing(side, prefix) if diagnoses else live("-i", "lo", *options, prefix=prefix)
+    started = silent(side, "diagnose", prefix=prefix) if diagnoses else live("-i", "lo", *options, prefix=prefix)
     with started as program:
         free, most = flood(group, side, program)
         ask()
@@ -49,15 +48,6 @@ def starve(
     listed = subprocess.run(side.command("cat", "/proc/net/dev"), capture_output=True, text=True, check=True)
     (loopback,) = [line for line in listed.stdout.splitlines() if line.lstrip().startswith("lo:")]
     return records, int(loopback.split()[2])
-
-
-@contextmanager
-def diagnosing(side: Side, prefix: Sequence[str]) -> Iterator[LiveProgram]:
-    """The program that tells findings while traffic passes, once it captures."""
-    command = [*prefix, sys.executable, "-m", "zmtpsniff", "diagnose", "--live", "-i", "lo", "-T", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: is_capturing(side) or process.poll() is not None)
-        yield LiveProgram(process)
 
 
 def flood(group: ControlGroup, side: Side, program: LiveProgram) -> tuple[int, int]:

@@ -1,12 +1,10 @@
 """Live, the kernel says what waits at both ends of a connection: a worker that takes nothing, and one that does."""
 
-import json
-import signal
 import subprocess
 import sys
 
-from tests.support.live_program import wait_for
-from tests.support.namespaces import Side, is_capturing, needs_namespaces
+from tests.support.live_program import silent
+from tests.support.namespaces import Side, needs_namespaces
 
 pytestmark = needs_namespaces
 
@@ -34,17 +32,15 @@ context.destroy(linger=0)
 
 
 def test_what_waits_at_a_worker_that_takes_nothing(side: Side) -> None:
-    diagnose = [sys.executable, "-m", "zmtpsniff", "diagnose", "--live", "-i", "lo", "-T", "json"]
     work = side.command(sys.executable, "-c", _WORK)
-    with subprocess.Popen(side.command(*diagnose), stdout=subprocess.PIPE, text=True) as program:
-        wait_for(lambda: is_capturing(side) or program.poll() is not None)
-        with subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
-            assert peers.stdout is not None
-            assert peers.stdout.readline() == "ready\n"
-            program.send_signal(signal.SIGINT)
-            said, _ = program.communicate(timeout=120)
-            peers.communicate("\n", timeout=120)
-    found = [json.loads(line) for line in said.splitlines()]
+    with (
+        silent(side, "diagnose") as program,
+        subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers,
+    ):
+        assert peers.stdout is not None
+        assert peers.stdout.readline() == "ready\n"
+        found = program.interrupt()
+        peers.communicate("\n", timeout=120)
     # Its jobs wait while the other has nothing to do, unless that is slow for a moment, too, on a busy machine.
     every = [one for one in found if one.get("code") in ("subscriber-slow", "work-uneven") and "state" not in one]
     (slow,) = [one for one in every if "recv_q" in one["peers"][0] and one["peers"][0]["peer"] == one["endpoints"][0]]

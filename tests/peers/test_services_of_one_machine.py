@@ -5,8 +5,8 @@ import subprocess
 import sys
 from collections import Counter
 
-from tests.support.live_program import LiveProgram, Record, wait_for
-from tests.support.namespaces import Side, is_capturing, needs_namespaces
+from tests.support.live_program import Record, silent
+from tests.support.namespaces import Side, needs_namespaces
 from tests.support.two_services import DATABASE, SERVICES
 
 _WAYS = 20  # of each service, once the processes of its sockets are known
@@ -15,7 +15,6 @@ pytestmark = needs_namespaces
 
 
 def test_the_question_of_a_service_is_a_part_of_the_request_that_it_has(side: Side) -> None:
-    trace = side.command(sys.executable, "-m", "zmtpsniff", "trace", "--live", "-i", "lo", "-T", "json")
     shop = side.command(sys.executable, "-m", "tests.support.two_services")
     whole: Counter[int] = Counter()
 
@@ -23,14 +22,9 @@ def test_the_question_of_a_service_is_a_part_of_the_request_that_it_has(side: Si
         whole.update([_port(way) for way in ways[-1:] if _is_whole(way)])
         return all(whole[port] >= _WAYS for port in SERVICES)
 
-    with subprocess.Popen(trace, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            wait_for(lambda: is_capturing(side) or process.poll() is not None)
-            # The shop stays open until then: how soon the processes are found is not what is tested.
-            with subprocess.Popen(shop, stdin=subprocess.PIPE):
-                ways = LiveProgram(process).read_until(are_enough)
-        finally:
-            process.kill()
+    # The shop stays open until then: how soon the processes are found is not what is tested.
+    with silent(side, "trace") as program, subprocess.Popen(shop, stdin=subprocess.PIPE):
+        ways = program.read_until(are_enough)
     for port in SERVICES:
         mine = [way for way in ways if _port(way) == port]
         later = list(itertools.dropwhile(lambda way: not _is_whole(way), mine))

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from tests.support.namespaces import Side
+
 Record = dict[str, Any]
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
 ENGINES = ("dumpcap", "tcpdump", "scapy", "tshark")
@@ -142,6 +144,20 @@ def capturing(command: Sequence[str], reads: bool = False) -> Iterator[LiveProgr
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def silent(side: Side, name: str, *options: str, prefix: Sequence[str] = ()) -> Iterator[LiveProgram]:
+    """A command that does not say when it captures, on loopback in a namespace, once it has a packet socket there."""
+    zmtpsniff = [sys.executable, "-m", "zmtpsniff", name, "--live", "-i", "lo", "-T", "json", *options]
+    command = [*(prefix or side.command()), *zmtpsniff]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            sockets = side.command("cat", "/proc/net/packet")
+            wait_for(lambda: subprocess.check_output(sockets).count(b"\n") > 1 or process.poll() is not None)
+            yield LiveProgram(process)
+        finally:
+            process.kill()
 
 
 def wait_for(done: Callable[[], bool], seconds: float = _PATIENCE) -> None:

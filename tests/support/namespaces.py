@@ -82,9 +82,3 @@ def run(*command: str, lines: str = "") -> None:
     """Run a command that must succeed."""
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
-
-
-def is_capturing(side: Side) -> bool:
-    """Whether a program of a namespace has a packet socket."""
-    listed = subprocess.run(side.command("cat", "/proc/net/packet"), capture_output=True, text=True, check=True)
-    return len(listed.stdout.splitlines()) > 1
