@@ -18,6 +18,12 @@ pytestmark = pytest.mark.xdist_group("layers")  # one worker parses all modules
 GROUND_FLOOR = {
     "zmtpsniff.words", "zmtpsniff.native", "dissectors.address", "dissectors.columns", "dissectors.zmtp.sockets",
 }  # fmt: skip
+# For those who ask what events mean to each other.
+WHAT_EVENTS_MEAN = {
+    *(f"zmtpsniff.analysis.{name}" for name in ("dossier", "event_times", "interruptions", "ledger")),
+    *(f"dissectors.{name}" for name in ("batches", "events", "problems", "records")),
+    "zmtpsniff.net.witness",
+}
 # module or package: what it may import of ours, beside its own modules and the ground floor
 ALLOWED = {
     "dissectors": set(),
@@ -49,34 +55,15 @@ ALLOWED = {
         "dissectors.batches",
         "dissectors.events",
     },
-    "zmtpsniff/analysis/ways": {
-        "zmtpsniff.analysis.dossier",
-        "zmtpsniff.analysis.event_times",
-        "zmtpsniff.analysis.interruptions",
-        "zmtpsniff.analysis.ledger",
-        "zmtpsniff.net.witness",
-        "dissectors.batches",
-        "dissectors.events",
-        "dissectors.problems",
-        "dissectors.records",
-        "dissectors.snapshots",  # quick structs
-    },
+    "zmtpsniff/analysis/ways": {*WHAT_EVENTS_MEAN, "dissectors.snapshots"},  # quick structs
     "zmtpsniff/analysis/findings": {
+        *WHAT_EVENTS_MEAN,
         "zmtpsniff.analysis.defaults",
-        "zmtpsniff.analysis.dossier",
-        "zmtpsniff.analysis.event_times",
-        "zmtpsniff.analysis.interruptions",
-        "zmtpsniff.analysis.ledger",
         "zmtpsniff.analysis.statistics.stats_records",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.statistics.timeline",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.decode_as",
-        "zmtpsniff.net.witness",
-        "dissectors.batches",
-        "dissectors.events",
-        "dissectors.problems",
-        "dissectors.records",
     },
     "zmtpsniff/analysis": {
         "zmtpsniff.decode_as",
