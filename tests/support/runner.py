@@ -34,7 +34,7 @@ _MOST_OCTETS = 1 << 20  # of a request
 _COMMAND = [sys.executable, "-m", "tests.support.runner"]
 _ROOMS = ("analysis", "capture", "check", "cli", "engine", "filters", "host", "net", "render")
 _PACKAGES = ("dissectors", *(f"zmtpsniff.{room}" for room in _ROOMS))
-_LIBRARIES = ("cbor2", "nacl.bindings", "pyshark.capture.capture", "re2", "rich.console", "rich.table", "zstandard")
+_LIBRARIES = ("cbor2", "nacl.bindings", "re2", "rich.console", "rich.table", "zstandard")
 
 
 class _Server:
