@@ -148,16 +148,23 @@ def capturing(command: Sequence[str], reads: bool = False) -> Iterator[LiveProgr
 
 @contextmanager
 def silent(side: Side, name: str, *options: str, prefix: Sequence[str] = ()) -> Iterator[LiveProgram]:
-    """A command that does not say when it captures, on loopback in a namespace, once it has a packet socket there."""
+    """A command that does not say when it captures, on loopback in a namespace, once it does.
+
+    Its packet socket is there earlier, and loses what comes until it has a ring.
+    """
     zmtpsniff = [sys.executable, "-m", "zmtpsniff", name, "--live", "-i", "lo", "-T", "json", *options]
     command = [*(prefix or side.command()), *zmtpsniff]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            sockets = side.command("cat", "/proc/net/packet")
-            wait_for(lambda: subprocess.check_output(sockets).count(b"\n") > 1 or process.poll() is not None)
+            wait_for(lambda: _has_running_ring(side) or process.poll() is not None)
             yield LiveProgram(process)
         finally:
             process.kill()
+
+
+def _has_running_ring(side: Side) -> bool:
+    told = subprocess.check_output(side.command("ss", "--packet", "--extended", "--no-header"), text=True)
+    return "ring_rx" in told and "running" in told
 
 
 def wait_for(done: Callable[[], bool], seconds: float = _PATIENCE) -> None:
