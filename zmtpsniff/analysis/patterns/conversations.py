@@ -68,7 +68,7 @@ class Conversations(dict[int, Conversation]):
         self.waiting: dict[int, list[Rules]] = {}
         """Rules of a flow that must know that time passes."""
         self._rulebook = rulebook
-        self._connections = log
+        self._log = log
         self._problems = problems
         self._room = room
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
@@ -105,7 +105,7 @@ class Conversations(dict[int, Conversation]):
             conversation.dossier.blind = event.flow in self._blinded
             conversation.dossier.see_version(event)
             self.on_message[event.flow] = partial(self.hold_early, conversation)
-            self._connections.greet(event)
+            self._log.greet(event)
             if conversation.dossier.is_untyped:
                 self._infer(conversation, event.src, event.dst)
         if conversation.inference is not None and event.identity:
@@ -221,7 +221,7 @@ class Conversations(dict[int, Conversation]):
             return
         for address, kind in dossier.types.items():
             self._bound.announce(address, kind if kind in PEERS else "")
-        self._connections.begin(dossier, event)
+        self._log.begin(dossier, event)
         conversation.rules = self._rulebook.rules(conversation.dossier)
         self._choose_takers(conversation)
         if conversation.dossier.early:

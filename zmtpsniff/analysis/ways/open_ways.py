@@ -8,8 +8,8 @@ A way goes through these states:
 - *open*: legs are added. The way may become a part of another one (``OpenWay.take_over()``), and is over then.
 - *finished*: its request is answered, or it has waited long enough; or there are too many ways, or too many octets in
   them. ``pop_finished()`` gives it once, and its record is made before the next call.
-- *forgotten*: with the call after that. Its messages join no others any more. But the last ones of each way that get
-  more legs then are kept for a while, since others may follow (*late*).
+- *forgotten*: with the call after that. Its messages join no others any more. *Late* messages are those that come to a
+  way behind that: the last ones are kept for a while, since they may be answered or passed on.
 """
 
 from collections import OrderedDict, deque
@@ -22,7 +22,7 @@ from zmtpsniff.words.set_clocks import SET_BACK_NS, later
 _WAYS = 65_536  # open ways at most; with one more, the oldest is finished as it is
 _BEGUN = 4  # ways that a REQ began, of which the last ones may be its READY
 _LEGS = 4096  # of one request: a service may send replies to it for ever
-_LATE = 4096  # messages of ways whose records are made; they may be answered or passed on
+_LATE = 4096  # late messages
 _LATE_OCTETS = 8 << 20  # of those
 _OCTETS = 64 << 20  # of the messages of open ways
 _GRACE_NS = 5_000_000_000  # a way without open request or job is finished so long after its last leg
@@ -45,7 +45,7 @@ class OpenWays:
         self._oldest: OpenWay | None = None  # the first of the open ways; None if that has to be looked up
         self._due_ns = 0  # the oldest is not finished before, unless it becomes a part of another one
         self._answered: list[OpenWay] = []  # finished since the last call of pop_finished()
-        self._late: deque[Hop] = deque()  # the last messages of ways whose records had been made before
+        self._late: deque[Hop] = deque()  # the last late messages
         self._late_octets = 0
         self._popped: list[OpenWay] = []  # returned by the last call
 

@@ -38,7 +38,7 @@ from zmtpsniff.analysis.ways.way_connections import WayConnection, envelope_of
 _ORPHANS = 65_536
 _PASSERS = 64  # late brokers that are looked at
 _LAST_LEGS = 16  # among so many, the newest, is a reply that overtook the one before
-_READY_NS = 5_000_000_000  # a worker gets its first request so soon after READY, or nobody knows that it was READY
+_READY_NS = 5_000_000_000  # what a REQ said so long before its first request was no READY
 
 
 class RequestJoins:

@@ -18,8 +18,8 @@ are about.
 A message without any of these begins a way. :mod:`~zmtpsniff.analysis.ways.open_ways` knows when a way is finished;
 then ``record()`` makes its record.
 
-Invariants: each message has one way. A message comes of an earlier one only, but for those below. No guess replaces a
-join that is certain.
+Invariants: each message has one way. It comes of an earlier message, unless its packet overtook that of its original.
+No guess replaces a join that is certain.
 """
 
 from collections import deque
