@@ -38,7 +38,7 @@ class Retries:
     def given_up_before(self, first: Hop) -> OpenWay | None:
         """The request that a client gave up when it closed its connection, and made a new one for ``first``.
 
-        None if no client on its host closed a connection to this server, or if several did at about the same time.
+        It is None if no client on its host closed a connection to this server, or several did at about the same time.
         """
         given_up = self._given_up.get((first.stream.src_host, first.dst), deque[OpenWay]())
         by_ns = first.stream.connected_ns + _APART_NS  # the kernel may close the old connection a little later
